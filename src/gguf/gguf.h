@@ -19,6 +19,7 @@
 namespace fewbit::gguf {
 
 enum class ValueType : u32 { u8 = 0, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
+const char* value_type_name(ValueType type);
 
 // A metadata value.  Scalars are widened (u64 / i64 / f64 / bool); `type` keeps what the file says.
 struct Value {
@@ -29,6 +30,7 @@ struct Value {
       v;
 
   bool is_array() const { return type == ValueType::array; }
+  std::string type_text() const;  // "u32", "array of string"
   // Typed getters: nothing if the value is of another kind or out of range.  Integers of any width are interchangeable.
   std::optional<i64> as_int() const;
   std::optional<f64> as_float() const;  // f32, f64
@@ -69,7 +71,7 @@ struct Tensor {
 };
 
 struct OpenOptions {
-  bool q2_0_legacy = false;  // read id 42 as group 128 (formats.md 4.31)
+  bool q2_0_legacy = false;  // read id 42 as group 128 (formats.md 4.31): such tensors get Type::PQ2_0, the same bytes
   bool check_data = false;   // also reject non-finite scales and forbidden codes
   bool copy = false;         // read instead of map: for untrusted files
 };
