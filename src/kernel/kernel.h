@@ -75,6 +75,7 @@ enum class GroupUse {
   separate,    // one weight
   same_input,  // several weights that multiply the same input (q, k, v): the table may lay them in one allocation
   glu,         // gate and up, in this order: the table may interleave their rows
+  table,       // one embedding table: the layout must be one that embed() reads; matmul() too, a tied head uses the same weight
 };
 struct PlaceOptions {
   bool repack = true;            // false: keep the file's layout wherever a kernel for it exists (--no-repack)
@@ -183,6 +184,8 @@ struct Kernels {
 
   // h = act(gate a) * (up a)            h (cols, rows)
   void (*glu)(Ctx&, const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h);
+  // h (count) = act(gate) * up: for a pair whose weights want different activations, after two products.
+  void (*act_mul)(Ctx&, const f32* gate, const f32* up, Glu kind, i64 count, f32* h);
 
   void (*attention)(Ctx&, const Batch&, const AttentionArgs&);
   void (*delta_net)(Ctx&, const Batch&, const DeltaNetArgs&);
