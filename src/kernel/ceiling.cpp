@@ -39,7 +39,8 @@ __attribute__((target("avx2"))) static u64 read_avx2(const u8* p, size_t n) {
     d = _mm256_add_epi64(d, _mm256_loadu_si256(v + 3));
   }
   a = _mm256_add_epi64(_mm256_add_epi64(a, b), _mm256_add_epi64(c, d));
-  return u64(_mm256_extract_epi64(a, 0)) + u64(_mm256_extract_epi64(a, 1)) + u64(_mm256_extract_epi64(a, 2)) + u64(_mm256_extract_epi64(a, 3));
+  return u64(_mm256_extract_epi64(a, 0)) + u64(_mm256_extract_epi64(a, 1)) + u64(_mm256_extract_epi64(a, 2)) +
+         u64(_mm256_extract_epi64(a, 3));
 }
 #endif
 

@@ -6,10 +6,10 @@
 namespace fewbit::kernel {
 
 struct Ceiling {
-  f64 read_gb_s = 0;    // 10^9 bytes per second, buffers several times the last cache
-  f64 copy_gb_s = 0;    // bytes read plus bytes written
-  f64 barrier_us = 0;   // CPU: one ThreadPool::run of nothing; GPU: a grid barrier
-  f64 launch_us = 0;    // GPU: one kernel of a recorded graph
+  f64 read_gb_s = 0;   // 10^9 bytes per second, buffers several times the last cache
+  f64 copy_gb_s = 0;   // bytes read plus bytes written
+  f64 barrier_us = 0;  // CPU: one ThreadPool::run of nothing; GPU: a grid barrier
+  f64 launch_us = 0;   // GPU: one kernel of a recorded graph
 };
 
 // `seconds`: about how long to measure.  The best of several interleaved passes counts.

@@ -115,8 +115,9 @@ struct Printer {
       std::string share = r["share_of_read"].is_null() ? "-" : fmt::format("{:.0f} %", 100 * r["share_of_read"].get<f64>());
       std::string gbs = r["read_gb_s"].is_null() ? "-" : fmt::format("{:.1f}", r["read_gb_s"].get<f64>());
       fmt::print("| {} | {:.2f} GB | {:.2f} B | {} | {} | {} | {:.2f} ± {:.2f} | {:.3f} | {} | {} |\n", r["model_type"].get<std::string>(),
-                 r["model_size"].get<f64>() * 1e-9, r["model_n_params"].get<f64>() * 1e-9, r["device"].get<std::string>(), r["n_threads"].get<int>(),
-                 r["test"].get<std::string>(), r["avg_ts"].get<f64>(), r["stddev_ts"].get<f64>(), r["bytes_per_token"].get<f64>() * 1e-9, gbs, share);
+                 r["model_size"].get<f64>() * 1e-9, r["model_n_params"].get<f64>() * 1e-9, r["device"].get<std::string>(),
+                 r["n_threads"].get<int>(), r["test"].get<std::string>(), r["avg_ts"].get<f64>(), r["stddev_ts"].get<f64>(),
+                 r["bytes_per_token"].get<f64>() * 1e-9, gbs, share);
     }
     printed++;
     std::fflush(stdout);
@@ -146,11 +147,25 @@ static Status bench_one(const BenchOptions& o, const runtime::EngineOptions& eo,
     for (f64 t : ts) var += (t - mean) * (t - mean);
     const f64 sd = ts.size() > 1 ? std::sqrt(var / f64(ts.size() - 1)) : 0;
     const bool decode = c.prompt == 0;
-    Json row{{"model_filename", eo.model.empty() ? eo.synthetic : eo.model}, {"model_type", info.type}, {"model_size", info.file_bytes},
-             {"model_n_params", info.parameters}, {"device", engine->device().id()}, {"device_name", engine->device().name()},
-             {"cpu", fmt::format("{} ({})", cpu_features().name, cpu_features().sets())}, {"n_threads", pool ? pool->size() : 0},
-             {"n_ubatch", eo.ubatch}, {"type_k", type_name(eo.k_type)}, {"type_v", type_name(eo.v_type)}, {"test", c.name()}, {"n_prompt", c.prompt},
-             {"n_gen", c.gen}, {"n_depth", c.depth}, {"avg_ts", mean}, {"stddev_ts", sd}, {"samples_ts", ts}, {"bytes_per_token", info.bytes_per_token},
+    Json row{{"model_filename", eo.model.empty() ? eo.synthetic : eo.model},
+             {"model_type", info.type},
+             {"model_size", info.file_bytes},
+             {"model_n_params", info.parameters},
+             {"device", engine->device().id()},
+             {"device_name", engine->device().name()},
+             {"cpu", fmt::format("{} ({})", cpu_features().name, cpu_features().sets())},
+             {"n_threads", pool ? pool->size() : 0},
+             {"n_ubatch", eo.ubatch},
+             {"type_k", type_name(eo.k_type)},
+             {"type_v", type_name(eo.v_type)},
+             {"test", c.name()},
+             {"n_prompt", c.prompt},
+             {"n_gen", c.gen},
+             {"n_depth", c.depth},
+             {"avg_ts", mean},
+             {"stddev_ts", sd},
+             {"samples_ts", ts},
+             {"bytes_per_token", info.bytes_per_token},
              {"ceiling_read_gb_s", ceiling.read_gb_s}};
     row["read_gb_s"] = decode ? Json(mean * f64(info.bytes_per_token) * 1e-9) : Json();
     row["share_of_read"] = decode ? Json(mean * f64(info.bytes_per_token) * 1e-9 / ceiling.read_gb_s) : Json();

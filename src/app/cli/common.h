@@ -30,7 +30,7 @@ struct ModelOptions {
 // "1,2,3" -> integers; UsageError names the option and the bad piece.
 std::vector<i64> parse_ints(const std::string& option, const std::string& text, i64 lo, i64 hi);
 Type parse_type(const std::string& option, const std::string& name);
-Result<std::string> read_text(const std::string& path);                // "-" = standard input
+Result<std::string> read_text(const std::string& path);                   // "-" = standard input
 Status write_bytes(const std::string& path, const void* data, size_t n);  // "-" = standard output
 // float32 .npy of shape (rows, cols)
 Status write_npy(const std::string& path, const std::vector<f32>& data, i64 rows, i64 cols);

@@ -26,7 +26,8 @@ void add_decode(CLI::App& app, Run& run) {
       n = i64(bytes.size() - 32) * 4;
     } else {
       if (bytes.empty() || bytes.size() % size_t(f.bytes) != 0) {
-        return Error{Code::bad_file, fmt::format("{}: {} bytes are not a whole number of {}-byte {} blocks", o->in, bytes.size(), f.bytes, f.name)};
+        return Error{Code::bad_file,
+                     fmt::format("{}: {} bytes are not a whole number of {}-byte {} blocks", o->in, bytes.size(), f.bytes, f.name)};
       }
       n = i64(bytes.size()) / f.bytes * f.block;
     }
@@ -51,22 +52,27 @@ void add_encode(CLI::App& app, Run& run) {
     const FormatInfo& f = format_info(parse_type("--type", o->type));
     if (!f.has_encoder) return Error{Code::unsupported, fmt::format("--type {}: no encoder for this format", f.name)};
     FEWBIT_TRY(std::string raw, read_text(o->in));
-    if (raw.empty() || raw.size() % 4 != 0) return Error{Code::bad_file, fmt::format("{}: {} bytes are not a whole number of float32", o->in, raw.size())};
+    if (raw.empty() || raw.size() % 4 != 0)
+      return Error{Code::bad_file, fmt::format("{}: {} bytes are not a whole number of float32", o->in, raw.size())};
     std::vector<f32> x(raw.size() / 4);
     std::memcpy(x.data(), raw.data(), raw.size());
     i64 row = o->row ? o->row : i64(x.size());
-    if (i64(x.size()) % row != 0) return Error{Code::bad_file, fmt::format("{}: {} numbers are not a whole number of rows of {}", o->in, x.size(), row)};
+    if (i64(x.size()) % row != 0)
+      return Error{Code::bad_file, fmt::format("{}: {} numbers are not a whole number of rows of {}", o->in, x.size(), row)};
     std::vector<f32> importance;
     if (!o->imatrix.empty()) {
       FEWBIT_TRY(std::string w, read_text(o->imatrix));
       if (i64(w.size()) != row * 4) {
-        return Error{Code::bad_file, fmt::format("{}: {} bytes, one float32 for each of {} columns are {}", o->imatrix, w.size(), row, row * 4)};
+        return Error{Code::bad_file,
+                     fmt::format("{}: {} bytes, one float32 for each of {} columns are {}", o->imatrix, w.size(), row, row * 4)};
       }
       importance.resize(size_t(row));
       std::memcpy(importance.data(), w.data(), w.size());
     }
     auto size = tensor_bytes(f.type, u64(row), u64(i64(x.size()) / row));
-    if (!size) return Error{Code::invalid_argument, fmt::format("{}: rows of {} numbers are not a multiple of the {}-element block of {}", o->in, row, f.block, f.name)};
+    if (!size)
+      return Error{Code::invalid_argument,
+                   fmt::format("{}: rows of {} numbers are not a multiple of the {}-element block of {}", o->in, row, f.block, f.name)};
     std::vector<u8> out(*size);
     FEWBIT_OK(encode_tensor(f.type, x, row, importance, out));
     return write_bytes(o->out, out.data(), out.size());

@@ -19,14 +19,15 @@ void add_devices(CLI::App& app, Run& run) {
                    d.note.empty() ? "" : "  ", d.note);
       }
     }
-    if (*json) fmt::print("{}\n", Json{{"cpu", cpu_features().name}, {"instruction_sets", cpu_features().sets()}, {"devices", out}}.dump(2));
+    if (*json)
+      fmt::print("{}\n", Json{{"cpu", cpu_features().name}, {"instruction_sets", cpu_features().sets()}, {"devices", out}}.dump(2));
     return {};
   };
 }
 
 std::string version_text() {
-  std::string s = fmt::format("fewbit {} ({})\ncompiler {}\ncpu {} ({})", FEWBIT_VERSION, FEWBIT_COMMIT, FEWBIT_COMPILER, cpu_features().name,
-                              cpu_features().sets());
+  std::string s = fmt::format("fewbit {} ({})\ncompiler {}\ncpu {} ({})", FEWBIT_VERSION, FEWBIT_COMMIT, FEWBIT_COMPILER,
+                              cpu_features().name, cpu_features().sets());
   for (const DeviceInfo& d : list_devices()) s += fmt::format("\ndevice {} {}{}{}", d.id, d.name, d.note.empty() ? "" : ": ", d.note);
   return s;
 }

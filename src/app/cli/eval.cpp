@@ -37,7 +37,8 @@ void add_eval(CLI::App& app, Run& run) {
   app.add_option("-p,--prompt", o->prompt, "text instead of ids")->excludes(t);
   app.add_option("--logits", o->logits, "write float32 (tokens, vocabulary) as .npy");
   app.add_option("--greedy", o->greedy, "continue this many tokens")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--ubatch", o->ubatch, "feed the tokens this many at a time (1 = one by one, 0 = all at once)")->check(CLI::Range(0, 1 << 20));
+  app.add_option("--ubatch", o->ubatch, "feed the tokens this many at a time (1 = one by one, 0 = all at once)")
+      ->check(CLI::Range(0, 1 << 20));
   app.add_option("--act", o->act, "int8: round activations per token as BitNet's own code does")->check(CLI::IsMember({"int8"}));
   app.add_flag("--json", o->json, "one JSON document on standard output");
   run = [o]() -> Status {
@@ -78,7 +79,9 @@ void add_eval(CLI::App& app, Run& run) {
       next = ids[0];
     }
     if (o->json) {
-      Json out{{"tokens", tokens}, {"vocab", vocab}, {"argmax_last", last.empty() ? -1 : int(std::max_element(last.begin(), last.end()) - last.begin())}};
+      Json out{{"tokens", tokens},
+               {"vocab", vocab},
+               {"argmax_last", last.empty() ? -1 : int(std::max_element(last.begin(), last.end()) - last.begin())}};
       if (o->greedy) out["greedy"] = greedy;
       fmt::print("{}\n", out.dump());
     } else if (o->greedy) {

@@ -90,9 +90,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     for (CLI::App* s : app.get_subcommands()) return std::fputs(s->help().c_str(), stdout), 0;
     return std::fputs(app.help().c_str(), stdout), 0;
-  } catch (const CLI::CallForVersion&) {
-    return std::puts(version_text().c_str()), 0;
-  } catch (const CLI::ParseError& e) {
+  } catch (const CLI::CallForVersion&) { return std::puts(version_text().c_str()), 0; } catch (const CLI::ParseError& e) {
     std::string known;
     if (app.get_subcommands().empty()) {
       for (const Entry& x : entries) known += (known.empty() ? "; commands: " : " ") + std::string(x.name);
@@ -115,13 +113,9 @@ int main(int argc, char** argv) {
       Status s = run[i]();
       if (!s.ok()) return fail(s.error().what, s.error().code == Code::cancelled ? 130 : 1);
     }
-  } catch (const UsageError& e) {
-    return fail(e.what, 2);
-  } catch (const std::bad_alloc&) {
+  } catch (const UsageError& e) { return fail(e.what, 2); } catch (const std::bad_alloc&) {
     return fail("out of memory", 1);
-  } catch (const std::exception& e) {
-    return fail(e.what(), 1);
-  }
+  } catch (const std::exception& e) { return fail(e.what(), 1); }
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) return fail("standard output: cannot write", 1);
   return 0;
 }

@@ -28,9 +28,7 @@ void add_tokenize(CLI::App& app, Run& run) {
   text->excludes(app.get_option("--file"));
   run = [o, text]() -> Status {
     if (text->empty() && o->file.empty()) usage("tokenize: TEXT or -f FILE is required");
-    if (!o->file.empty()) {
-      FEWBIT_TRY(o->text, read_text(o->file));
-    }
+    if (!o->file.empty()) { FEWBIT_TRY(o->text, read_text(o->file)); }
     FEWBIT_TRY(auto tokenizer, open_tokenizer(o->model, o->pre));
     std::vector<text::Token> ids = tokenizer.encode(o->text, {.add_special = o->add_special, .parse_special = !o->no_special});
     fmt::print("{}\n", Json(ids).dump());
@@ -68,7 +66,9 @@ void add_template(CLI::App& app, Run& run) {
   auto o = std::make_shared<Options>();
   auto* m = app.add_option("-m,--model", o->model, "GGUF file that carries a template (default: the model that ships)");
   app.add_option("--template-file", o->file, "a Jinja file instead")->excludes(m);
-  app.add_option("MESSAGES", o->messages, "JSON: {messages, tools, add_generation_prompt, ...} or an array of messages (- = standard input)")->required();
+  app.add_option("MESSAGES", o->messages,
+                 "JSON: {messages, tools, add_generation_prompt, ...} or an array of messages (- = standard input)")
+      ->required();
   run = [o]() -> Status {
     std::string source, where = o->file;
     Json extra = Json::object();

@@ -3,6 +3,8 @@
 #include "kernel/ceiling.h"
 
 namespace fewbit::kernel::cuda {
-Result<Ceiling> measure_ceiling(Device&, f64) { return Error{Code::unsupported, "this build has no CUDA (configure with -DFEWBIT_CUDA=ON)"}; }
+Result<Ceiling> measure_ceiling(Device&, f64) {
+  return Error{Code::unsupported, "this build has no CUDA (configure with -DFEWBIT_CUDA=ON)"};
+}
 }  // namespace fewbit::kernel::cuda
 #endif
