@@ -12,11 +12,12 @@
 namespace fewbit::text {
 
 using Token = i32;
+struct VocabKeys;  // vocab.h
 
 struct EncodeOptions {
-  bool add_special = false;    // add BOS / EOS as the file asks
-  bool parse_special = true;   // control tokens in the text become single ids
-  bool nfc = false;            // reserved: Hugging Face parity for Qwen (Unicode NFC first)
+  bool add_special = false;   // add BOS / EOS as the file asks
+  bool parse_special = true;  // control tokens in the text become single ids
+  bool nfc = false;           // reserved: Hugging Face parity for Qwen (Unicode NFC first)
 };
 
 class Tokenizer {
@@ -29,7 +30,8 @@ class Tokenizer {
 
   // Invalid UTF-8 becomes U+FFFD first; never fails on text.  Thread-safe.
   std::vector<Token> encode(std::string_view text, const EncodeOptions& options = {}) const;
-  // Whole sequence.  `special`: print control tokens literally.
+  // The bytes of a whole sequence: piece after piece, without the space that SPM put in front.  Of tokens that encode() did not make they
+  // need not be well-formed UTF-8 (see utf8.h).  `special`: print control tokens literally.
   std::string decode(std::span<const Token> tokens, bool special = false) const;
   // The raw bytes of one token (may be part of a character).
   std::string piece(Token token, bool special = false) const;
@@ -47,10 +49,13 @@ class Tokenizer {
  private:
   struct State;
   explicit Tokenizer(std::unique_ptr<State> s);
+  friend Result<Tokenizer> make_tokenizer(VocabKeys keys, std::string_view pre_override);
   std::unique_ptr<State> s_;
 };
 
-// Streaming detokeniser: bytes in, complete UTF-8 out; never half a character.  Holds back text that may become a stop string.
+// Streaming detokeniser: tokens in, well-formed UTF-8 out; never half a character.  Holds back text that may become a stop string.
+// What comes out does not depend on how the text is cut into tokens: the stop string that is complete first counts (of several that end at
+// the same byte, the longest).
 class Stream {
  public:
   Stream(const Tokenizer& tokenizer, std::vector<std::string> stop_strings = {}, bool special = false);
@@ -62,11 +67,19 @@ class Stream {
   bool stopped() const { return stopped_; }
 
  private:
+  struct Stop {
+    explicit Stop(std::string s);
+    bool step(char c);  // true: the text so far ends with this stop string
+    std::string text;
+    std::vector<size_t> border;  // longest proper prefix of text[0..i] that is also its suffix
+    size_t matched = 0;
+  };
   std::string release(bool end);
   const Tokenizer* tokenizer_;
-  std::vector<std::string> stops_;
-  std::string bytes_, text_;
-  bool special_, stopped_ = false, first_ = true;
+  std::vector<Stop> stops_;
+  std::string bytes_;  // the beginning of a character
+  std::string held_;   // text that is not shown yet
+  bool special_, stopped_ = false;
 };
 
 }  // namespace fewbit::text

@@ -1,0 +1,26 @@
+// SentencePiece-style BPE: characters merged by score, bytes for what is no token.  spec: tokenizer.md section 5.
+#pragma once
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "text/vocab.h"
+
+namespace fewbit::text {
+
+class Spm {
+ public:
+  explicit Spm(const Vocab& vocab);  // keeps a reference
+
+  // Appends the ids of `text`, well-formed UTF-8, spaces not yet replaced.  `add_space`: one more space in front.  Thread-safe.
+  void encode(std::string_view text, bool add_space, std::vector<Token>& out) const;
+
+ private:
+  const Vocab& vocab_;
+  size_t longest_ = 0;                 // bytes of the longest token text
+  std::array<Token, 256> byte_token_;  // what stands for a byte; unknown if nothing does
+};
+
+inline constexpr std::string_view spm_space = "\xE2\x96\x81";  // U+2581
+
+}  // namespace fewbit::text
