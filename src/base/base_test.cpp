@@ -28,9 +28,9 @@ TEST(Half, EveryPatternSurvivesARoundTrip) {
 TEST(Half, RoundsToNearestEven) {
   EXPECT_EQ(f32_to_half(65519.99f), 0x7bff);
   EXPECT_EQ(f32_to_half(65520.0f), 0x7c00);
-  EXPECT_EQ(f32_to_half(1.0f + 0x1p-11f), 0x3c00);            // tie, even
-  EXPECT_EQ(f32_to_half(1.0f + 3 * 0x1p-11f), 0x3c02);        // tie, up to even
-  EXPECT_EQ(f32_to_half(0x1p-25f), 0x0000);                   // tie at half the smallest subnormal
+  EXPECT_EQ(f32_to_half(1.0f + 0x1p-11f), 0x3c00);      // tie, even
+  EXPECT_EQ(f32_to_half(1.0f + 3 * 0x1p-11f), 0x3c02);  // tie, up to even
+  EXPECT_EQ(f32_to_half(0x1p-25f), 0x0000);             // tie at half the smallest subnormal
   EXPECT_EQ(f32_to_half(0x1.8p-25f), 0x0001);
   EXPECT_EQ(f32_to_half(-0.0f), 0x8000);
   EXPECT_EQ(f32_to_bf16(1.0f + 0x1p-8f), 0x3f80);

@@ -3,14 +3,14 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define FEWBIT_CHECK(cond, ...)                                                        \
-  do {                                                                                 \
-    if (!(cond)) [[unlikely]] {                                                        \
+#define FEWBIT_CHECK(cond, ...)                                                           \
+  do {                                                                                    \
+    if (!(cond)) [[unlikely]] {                                                           \
       std::fprintf(stderr, "fewbit: %s:%d: check failed: %s", __FILE__, __LINE__, #cond); \
-      __VA_OPT__(std::fprintf(stderr, ": " __VA_ARGS__);)                              \
-      std::fputc('\n', stderr);                                                        \
-      std::abort();                                                                    \
-    }                                                                                  \
+      __VA_OPT__(std::fprintf(stderr, ": " __VA_ARGS__);)                                 \
+      std::fputc('\n', stderr);                                                           \
+      std::abort();                                                                       \
+    }                                                                                     \
   } while (0)
 
 #ifdef NDEBUG

@@ -83,14 +83,22 @@ static void cap(CpuFeatures& f) {
 
 bool CpuFeatures::has(Isa isa) const {
   switch (isa) {
-    case Isa::scalar: return true;
-    case Isa::avx2: return avx2;
-    case Isa::avx_vnni: return avx_vnni;
-    case Isa::avx512: return avx512;
-    case Isa::avx512_vnni: return avx512_vnni;
-    case Isa::neon: return neon;
-    case Isa::neon_dotprod: return dotprod;
-    case Isa::neon_i8mm: return i8mm;
+    case Isa::scalar:
+      return true;
+    case Isa::avx2:
+      return avx2;
+    case Isa::avx_vnni:
+      return avx_vnni;
+    case Isa::avx512:
+      return avx512;
+    case Isa::avx512_vnni:
+      return avx512_vnni;
+    case Isa::neon:
+      return neon;
+    case Isa::neon_dotprod:
+      return dotprod;
+    case Isa::neon_i8mm:
+      return i8mm;
   }
   return false;
 }

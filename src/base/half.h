@@ -1,5 +1,5 @@
-// IEEE binary16 and bfloat16 to binary32 and back, bit for bit as spec: round to nearest even, subnormals kept, NaN -> 0x7E00 with the sign.
-// Scalar and portable (any x86-64, any ARM); the vector paths of kernel/cpu use F16C and are tested against this.
+// IEEE binary16 and bfloat16 to binary32 and back, bit for bit as spec: round to nearest even, subnormals kept, NaN -> 0x7E00 with the
+// sign. Scalar and portable (any x86-64, any ARM); the vector paths of kernel/cpu use F16C and are tested against this.
 #pragma once
 #include <bit>
 
@@ -17,9 +17,9 @@ inline f32 half_to_f32(u16 h) {
 inline u16 f32_to_half(f32 f) {
   u32 w = std::bit_cast<u32>(f), sign = w >> 16 & 0x8000, a = w & 0x7fffffff;
   if (a > 0x7f800000) return u16(sign | 0x7e00);
-  if (a >= 0x477ff000) return u16(sign | 0x7c00);                       // 65520 and more
-  if (a < 0x38800000) {                                                 // below 2^-14: subnormal result
-    f32 r = std::bit_cast<f32>(a) + std::bit_cast<f32>(0x3f000000u);    // adding 0.5 rounds at 2^-24, to nearest even
+  if (a >= 0x477ff000) return u16(sign | 0x7c00);                     // 65520 and more
+  if (a < 0x38800000) {                                               // below 2^-14: subnormal result
+    f32 r = std::bit_cast<f32>(a) + std::bit_cast<f32>(0x3f000000u);  // adding 0.5 rounds at 2^-24, to nearest even
     return u16(sign | (std::bit_cast<u32>(r) - 0x3f000000u));
   }
   return u16(sign | ((a + 0xfff + (a >> 13 & 1) - 0x38000000u) >> 13));

@@ -11,12 +11,20 @@ void set_level(Level level);  // default: warn
 void write(Level level, std::string_view text);
 
 template <class... A>
-void debug(fmt::format_string<A...> f, A&&... a) { write(Level::debug, fmt::format(f, std::forward<A>(a)...)); }
+void debug(fmt::format_string<A...> f, A&&... a) {
+  write(Level::debug, fmt::format(f, std::forward<A>(a)...));
+}
 template <class... A>
-void info(fmt::format_string<A...> f, A&&... a) { write(Level::info, fmt::format(f, std::forward<A>(a)...)); }
+void info(fmt::format_string<A...> f, A&&... a) {
+  write(Level::info, fmt::format(f, std::forward<A>(a)...));
+}
 template <class... A>
-void warn(fmt::format_string<A...> f, A&&... a) { write(Level::warn, fmt::format(f, std::forward<A>(a)...)); }
+void warn(fmt::format_string<A...> f, A&&... a) {
+  write(Level::warn, fmt::format(f, std::forward<A>(a)...));
+}
 template <class... A>
-void error(fmt::format_string<A...> f, A&&... a) { write(Level::error, fmt::format(f, std::forward<A>(a)...)); }
+void error(fmt::format_string<A...> f, A&&... a) {
+  write(Level::error, fmt::format(f, std::forward<A>(a)...));
+}
 
 }  // namespace fewbit::log

@@ -64,12 +64,12 @@ class [[nodiscard]] Status {
 #define FEWBIT_CAT(a, b) FEWBIT_CAT2(a, b)
 // FEWBIT_TRY(auto x, expression of type Result<X>): x on success; on failure returns the error from the enclosing function.
 #define FEWBIT_TRY(decl, expr) FEWBIT_TRY_(FEWBIT_CAT(fewbit_try_, __LINE__), decl, expr)
-#define FEWBIT_TRY_(tmp, decl, expr)             \
-  auto tmp = (expr);                             \
-  if (!tmp.ok()) return std::move(tmp).error();  \
+#define FEWBIT_TRY_(tmp, decl, expr)            \
+  auto tmp = (expr);                            \
+  if (!tmp.ok()) return std::move(tmp).error(); \
   decl = std::move(tmp).value()
 // FEWBIT_OK(expression of type Status): returns the error from the enclosing function, if there is one.
-#define FEWBIT_OK(expr)                                                 \
-  do {                                                                  \
+#define FEWBIT_OK(expr)                                                             \
+  do {                                                                              \
     if (auto fewbit_s = (expr); !fewbit_s.ok()) return std::move(fewbit_s).error(); \
   } while (0)

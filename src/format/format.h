@@ -9,25 +9,25 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "format/list.h"
 
 namespace fewbit {
 
-// The ids of GGUF tensor entries (formats.md section 2).
+// The ids of GGUF tensor entries (formats.md section 2).  Q2_0_LEGACY128 is no id of any file: it is id 42 in its old group-128 layout,
+// read only when asked for.
 enum class Type : u32 {
-  F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q8_1 = 9, Q2_K = 10, Q3_K = 11, Q4_K = 12, Q5_K = 13, Q6_K = 14,
-  Q8_K = 15, IQ2_XXS = 16, IQ2_XS = 17, IQ3_XXS = 18, IQ1_S = 19, IQ4_NL = 20, IQ3_S = 21, IQ2_S = 22, IQ4_XS = 23, I8 = 24, I16 = 25,
-  I32 = 26, I64 = 27, F64 = 28, IQ1_M = 29, BF16 = 30, TQ1_0 = 34, TQ2_0 = 35, I2_S = 36, MXFP4 = 39, NVFP4 = 40, Q1_0 = 41, Q2_0 = 42,
-  PQ2_0 = 142, PTQ1_0 = 143,
-  Q2_0_LEGACY128 = 0x10000 + 42,  // not an id of any file: id 42 in its old group-128 layout, read only when asked for
+#define FEWBIT_X(F, id) F = id,
+  FEWBIT_FORMATS(FEWBIT_X)
+#undef FEWBIT_X
 };
 
 struct FormatInfo {
   Type type;
-  const char* name;   // "PQ2_0"
-  int block;          // elements per block
-  int bytes;          // bytes per block
-  bool weights;       // usable as the weights of a model (not an activation-only or plain integer type)
-  bool has_encoder;   // encode_row works
+  const char* name;       // "PQ2_0"
+  int block;              // elements per block
+  int bytes;              // bytes per block
+  bool weights;           // usable as the weights of a model (not an activation-only or plain integer type)
+  bool has_encoder;       // encode_row works
   bool needs_importance;  // the encoder insists on an importance vector (IQ2_XXS, IQ2_XS, IQ1_S)
 
   f64 bits_per_weight() const { return 8.0 * bytes / block; }
@@ -43,9 +43,9 @@ inline const char* type_name(Type type) { return format_info(type).name; }
 // One line on an id that we do not read: who uses it ("IQ4_KS of ik_llama.cpp"), or "unknown".
 std::string_view foreign_type_name(u32 id);
 
-// Bytes of n elements (n a multiple of the block), without I2_S's tail.
+// BytePtr of n elements (n a multiple of the block), without I2_S's tail.
 inline u64 row_bytes(Type type, i64 n) { return u64(n) / u64(format_info(type).block) * u64(format_info(type).bytes); }
-// Bytes of a tensor of `rows` rows of n0 elements, including I2_S's scale and padding.  Nothing if it overflows or does not divide.
+// BytePtr of a tensor of `rows` rows of n0 elements, including I2_S's scale and padding.  Nothing if it overflows or does not divide.
 std::optional<u64> tensor_bytes(Type type, u64 n0, u64 rows);
 
 // blocks -> floats, bit for bit as formats.md.  Sizes must agree (checked).  Not for I2_S.

@@ -30,15 +30,15 @@ enum class ActLayout : u8 {
 
 struct Act {
   ActLayout layout = ActLayout::f32;
-  int n = 0, cols = 0;     // numbers per column, columns
-  void* data = nullptr;    // Kernels::act_bytes(layout, n, cols) bytes
+  int n = 0, cols = 0;   // numbers per column, columns
+  void* data = nullptr;  // Kernels::act_bytes(layout, n, cols) bytes
 };
 
 // Input transform of a rotated weight (hadamard.md): x' = Had(signs * P x); as an inverse after a row lookup: signs * Had(row).
 struct Rotation {
-  int block = 0;                 // B, a power of two
-  const f32* signs = nullptr;    // (n) +-1, or nullptr: all +1
-  int perm_k_heads = 0;          // P: 0 = identity, else Hk: head g * rep + r of P x is head r * Hk + g of x
+  int block = 0;               // B, a power of two
+  const f32* signs = nullptr;  // (n) +-1, or nullptr: all +1
+  int perm_k_heads = 0;        // P: 0 = identity, else Hk: head g * rep + r of P x is head r * Hk + g of x
   int perm_rep = 0, perm_width = 0;
 };
 
@@ -49,26 +49,26 @@ struct HostTensor {
   std::string name;
   Type type = Type::F32;
   i64 cols = 0, rows = 0, experts = 1;
-  std::span<const u8> data;      // experts * rows rows, one after another
-  const f32* scale = nullptr;    // (experts) factor on the result, host memory, or nullptr
-  const f32* bias = nullptr;     // (rows) added after the scale, host memory, or nullptr
+  std::span<const u8> data;    // experts * rows rows, one after another
+  const f32* scale = nullptr;  // (experts) factor on the result, host memory, or nullptr
+  const f32* bias = nullptr;   // (rows) added after the scale, host memory, or nullptr
 };
 
 // The same in place on a device, in the layout that the table's kernel for it wants.
 struct Weight {
   std::string name;
-  Type type = Type::F32;         // of the file
-  const char* layout = "file";   // "file", "pq2.r16", ... (listed by `inspect`)
-  const char* kernel = "";       // name of the one-column entry that will run
-  int layout_id = 0;             // table's own
+  Type type = Type::F32;        // of the file
+  const char* layout = "file";  // "file", "pq2.r16", ... (listed by `inspect`)
+  const char* kernel = "";      // name of the one-column entry that will run
+  int layout_id = 0;            // table's own
   ActLayout act = ActLayout::f32;
   i64 cols = 0, rows = 0, experts = 1;
-  const void* data = nullptr;    // where the codes start; the meaning belongs to the table
-  const void* extra = nullptr;   // table's own (split scales, partner matrix, ...)
-  const f32* scale = nullptr;    // device memory
+  const void* data = nullptr;   // where the codes start; the meaning belongs to the table
+  const void* extra = nullptr;  // table's own (split scales, partner matrix, ...)
+  const f32* scale = nullptr;   // device memory
   const f32* bias = nullptr;
-  f32 tensor_scale = 1;          // I2_S
-  u64 bytes = 0;                 // read per use (one expert: bytes / experts)
+  f32 tensor_scale = 1;  // I2_S
+  u64 bytes = 0;         // read per use (one expert: bytes / experts)
 };
 
 enum class GroupUse {
@@ -78,8 +78,8 @@ enum class GroupUse {
   table,       // one embedding table: the layout must be one that embed() reads; matmul() too, a tied head uses the same weight
 };
 struct PlaceOptions {
-  bool repack = true;            // false: keep the file's layout wherever a kernel for it exists (--no-repack)
-  bool mapped = true;            // the bytes stay valid for the life of the weight, a CPU table may point into them
+  bool repack = true;  // false: keep the file's layout wherever a kernel for it exists (--no-repack)
+  bool mapped = true;  // the bytes stay valid for the life of the weight, a CPU table may point into them
 };
 
 // ---- batches -----------------------------------------------------------------------------------------------------------------
@@ -87,14 +87,14 @@ struct PlaceOptions {
 // The columns of one step.  Columns of one sequence are neighbours, in order of position.  Arrays in device memory.
 struct Batch {
   int cols = 0, seqs = 0;
-  int max_pos = 0;                    // largest position of the step (for grid sizes)
-  int max_seq_cols = 0;               // largest number of columns of one sequence
-  const i32* token = nullptr;         // (cols)
-  const i32* pos = nullptr;           // (cols)
-  const i32* seq = nullptr;           // (cols) row of page_table, first, slot
-  const i32* first = nullptr;         // (seqs + 1) first column of each sequence
-  const i32* slot = nullptr;          // (seqs) slot of the recurrent state
-  const i32* page_table = nullptr;    // (seqs, max_pages) KV page of tokens [p * page_tokens, ...)
+  int max_pos = 0;                  // largest position of the step (for grid sizes)
+  int max_seq_cols = 0;             // largest number of columns of one sequence
+  const i32* token = nullptr;       // (cols)
+  const i32* pos = nullptr;         // (cols)
+  const i32* seq = nullptr;         // (cols) row of page_table, first, slot
+  const i32* first = nullptr;       // (seqs + 1) first column of each sequence
+  const i32* slot = nullptr;        // (seqs) slot of the recurrent state
+  const i32* page_table = nullptr;  // (seqs, max_pages) KV page of tokens [p * page_tokens, ...)
   int max_pages = 0;
 };
 
@@ -107,20 +107,20 @@ struct KvCache {
 };
 
 struct AttentionArgs {
-  const f32* q = nullptr;   // (cols, ldq): n_q heads, head h at h * q_stride; with `gated` its gate stands at + head_dim
-  const f32* k = nullptr;   // (cols, ldk): n_kv heads of head_dim
-  const f32* v = nullptr;   // (cols, ldv)
+  const f32* q = nullptr;  // (cols, ldq): n_q heads, head h at h * q_stride; with `gated` its gate stands at + head_dim
+  const f32* k = nullptr;  // (cols, ldk): n_kv heads of head_dim
+  const f32* v = nullptr;  // (cols, ldv)
   i64 ldq = 0, ldk = 0, ldv = 0;
   int n_q = 0, n_kv = 0, head_dim = 0, q_stride = 0;
-  bool gated = false;                // out *= sigmoid(gate)
-  const f32* q_norm = nullptr;       // (head_dim) RMSNorm weights before the rotation, or nullptr
+  bool gated = false;           // out *= sigmoid(gate)
+  const f32* q_norm = nullptr;  // (head_dim) RMSNorm weights before the rotation, or nullptr
   const f32* k_norm = nullptr;
   f32 eps = 0, scale = 0;
   int n_rot = 0;
-  bool neox = true;                  // pairs (i, i + n_rot/2); else (2i, 2i + 1)
-  const f32* rope = nullptr;         // (positions, n_rot/2, 2): cos, sin with YaRN's factor inside; nullptr: no rotation
-  KvCache cache;                     // new keys (normed, rotated) and values are stored, then read
-  f32* out = nullptr;                // (cols, n_q * head_dim)
+  bool neox = true;           // pairs (i, i + n_rot/2); else (2i, 2i + 1)
+  const f32* rope = nullptr;  // (positions, n_rot/2, 2): cos, sin with YaRN's factor inside; nullptr: no rotation
+  KvCache cache;              // new keys (normed, rotated) and values are stored, then read
+  f32* out = nullptr;         // (cols, n_q * head_dim)
 };
 
 struct DeltaNetArgs {
@@ -130,15 +130,15 @@ struct DeltaNetArgs {
   const f32* beta = nullptr;
   i64 ldqkv = 0, ldz = 0, ldab = 0;
   int k_heads = 0, v_heads = 0, dim = 0, conv = 4;
-  bool tiled = true;           // V head h uses K head h % k_heads; else h / (v_heads / k_heads)
-  const f32* conv_w = nullptr; // (channels, conv)
-  const f32* dt = nullptr;     // (v_heads)
-  const f32* a = nullptr;      // (v_heads), negative
-  const f32* norm = nullptr;   // (dim)
+  bool tiled = true;            // V head h uses K head h % k_heads; else h / (v_heads / k_heads)
+  const f32* conv_w = nullptr;  // (channels, conv)
+  const f32* dt = nullptr;      // (v_heads)
+  const f32* a = nullptr;       // (v_heads), negative
+  const f32* norm = nullptr;    // (dim)
   f32 eps = 0;
-  f32* conv_state = nullptr;   // (slots, conv - 1, channels): last inputs, oldest first
-  f32* state = nullptr;        // (slots, v_heads, dim rows of V, dim of K)
-  f32* out = nullptr;          // (cols, v_heads * dim), gated and normed
+  f32* conv_state = nullptr;  // (slots, conv - 1, channels): last inputs, oldest first
+  f32* state = nullptr;       // (slots, v_heads, dim rows of V, dim of K)
+  f32* out = nullptr;         // (cols, v_heads * dim), gated and normed
 };
 
 enum class Glu { silu, relu2 };  // act(gate) * up
@@ -208,7 +208,7 @@ struct Kernels {
 // One launch or operation as the launch lister records it.
 struct Launch {
   std::string kernel, shape;
-  u64 bytes = 0;   // weights, state and KV that must be read
+  u64 bytes = 0;  // weights, state and KV that must be read
   f64 time_us = 0;
 };
 
@@ -216,9 +216,9 @@ struct Launch {
 struct Ctx {
   Device* device = nullptr;
   const Kernels* k = nullptr;
-  ThreadPool* pool = nullptr;           // CPU
-  void* stream = nullptr;               // cudaStream_t
-  void* scratch = nullptr;              // scratch_bytes of memory on the device
+  ThreadPool* pool = nullptr;  // CPU
+  void* stream = nullptr;      // cudaStream_t
+  void* scratch = nullptr;     // scratch_bytes of memory on the device
   u64 scratch_bytes = 0;
   std::vector<Launch>* launches = nullptr;  // when set, operations record themselves
 };

@@ -1,0 +1,160 @@
+#include "app/cli/common.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "base/log.h"
+#include "format/format.h"
+
+namespace fewbit::cli {
+
+void usage(std::string what) { throw UsageError{std::move(what)}; }
+
+std::vector<i64> parse_ints(const std::string& option, const std::string& text, i64 lo, i64 hi) {
+  std::vector<i64> out;
+  size_t at = 0;
+  while (at <= text.size()) {
+    size_t comma = text.find(',', at);
+    std::string piece = text.substr(at, comma == std::string::npos ? std::string::npos : comma - at);
+    char* end = nullptr;
+    errno = 0;
+    long long v = std::strtoll(piece.c_str(), &end, 10);
+    while (end && *end == ' ') end++;
+    if (piece.empty() || *end != 0 || errno != 0 || v < lo || v > hi) {
+      usage(fmt::format("{}: '{}' is not a whole number from {} to {} (list: numbers with commas)", option, piece, lo, hi));
+    }
+    out.push_back(v);
+    if (comma == std::string::npos) break;
+    at = comma + 1;
+  }
+  return out;
+}
+
+Type parse_type(const std::string& option, const std::string& name) {
+  std::string upper = name;
+  for (char& c : upper) c = char(std::toupper(static_cast<unsigned char>(c)));
+  if (const FormatInfo* f = find_format(upper)) return f->type;
+  std::string known;
+  for (const FormatInfo& f : all_formats()) known += (known.empty() ? "" : " ") + std::string(f.name);
+  usage(fmt::format("{}: unknown type '{}'; known: {}", option, name, known));
+}
+
+static Type cache_type(const std::string& option, const std::string& name) {
+  for (auto [n, t] : {std::pair{"f32", Type::F32}, {"f16", Type::F16}, {"q8_0", Type::Q8_0}, {"q4_0", Type::Q4_0}}) {
+    if (name == n) return t;
+  }
+  usage(fmt::format("{}: '{}' is not one of f32, f16, q8_0, q4_0", option, name));
+}
+
+struct Closer {
+  void operator()(std::FILE* f) const {
+    if (f != stdin && f != stdout) std::fclose(f);
+  }
+};
+using Handle = std::unique_ptr<std::FILE, Closer>;
+
+Result<std::string> read_text(const std::string& path) {
+  std::error_code ec;
+  if (path != "-" && std::filesystem::is_directory(path, ec)) return Error{Code::io, fmt::format("{}: is a directory", path)};
+  Handle f(path == "-" ? stdin : std::fopen(path.c_str(), "rb"));
+  if (!f) return Error{Code::not_found, fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
+  std::string s;
+  char buf[65536];
+  for (size_t n; (n = std::fread(buf, 1, sizeof buf, f.get())) > 0;) s.append(buf, n);
+  if (std::ferror(f.get())) return Error{Code::io, fmt::format("{}: cannot read: {}", path, std::strerror(errno))};
+  return s;
+}
+
+Status write_bytes(const std::string& path, const void* data, size_t n) {
+  Handle f(path == "-" ? stdout : std::fopen(path.c_str(), "wb"));
+  if (!f) return Error{Code::io, fmt::format("{}: cannot create: {}", path, std::strerror(errno))};
+  bool good = std::fwrite(data, 1, n, f.get()) == n;
+  good = std::fflush(f.get()) == 0 && good;
+  if (!good) return Error{Code::io, fmt::format("{}: cannot write {} bytes: {}", path, n, std::strerror(errno))};
+  return {};
+}
+
+Status write_npy(const std::string& path, const std::vector<f32>& data, i64 rows, i64 cols) {
+  std::string dict = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
+  dict.resize(size_t((10 + i64(dict.size()) + 1 + 63) / 64 * 64 - 10), ' ');  // magic, version, length and this: a multiple of 64
+  dict.back() = '\n';
+  std::string out("\x93NUMPY\x01\x00", 8);
+  out += char(dict.size() & 0xff);
+  out += char(dict.size() >> 8);
+  out += dict;
+  out.append(reinterpret_cast<const char*>(data.data()), data.size() * sizeof(f32));
+  return write_bytes(path, out.data(), out.size());
+}
+
+// ---- the model -----------------------------------------------------------------------------------------------------------------
+
+void ModelOptions::add(CLI::App& app, bool optional_model) {
+  optional_ = optional_model;
+  auto* m = app.add_option("-m,--model", engine.model,
+                           optional_model ? "GGUF file (default: the model that ships with the project)" : "GGUF file");
+  auto* s = app.add_option("--synthetic", engine.synthetic, "SHAPE:TYPE instead of a file: random weights in memory");
+  m->excludes(s);
+  app.add_option("--layers", engine.layers, "with --synthetic: cut the depth")->check(CLI::Range(1, 1000));
+  app.add_option("--device", engine.device, "auto, cpu, cuda, cuda:N, metal");
+  app.add_option("-t,--threads", engine.threads, "threads (default: one per core)")->check(CLI::Range(1, 1024));
+  app.add_option("-c,--ctx-size", engine.n_ctx, "positions per sequence (default: the smaller of 4096 and the trained context)")
+      ->check(CLI::Range(0, 1 << 24));
+  app.add_option("-b,--batch-size", batch, "accepted for llama.cpp's habits; -ub decides")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--ub,--ubatch-size", engine.ubatch, "-ub: columns of one forward pass at most")->check(CLI::Range(1, 1 << 16));
+  app.add_option("--ctk,--cache-type-k", k_type, "-ctk: keys in f32, f16, q8_0 or q4_0");
+  app.add_option("--ctv,--cache-type-v", v_type, "-ctv: values likewise");
+  app.add_option("--ngl,--gpu-layers", gpu_layers, "-ngl: 0 keeps the model on the CPU; other values change nothing");
+  app.add_flag("--exact", exact, "float32 activations, KV and state, weights decoded exactly: the definition");
+  app.add_flag("--no-repack", no_repack, "keep weights in the file's layout");
+  app.add_flag("--q2-0-legacy", engine.q2_0_legacy, "read type 42 in its old layout of 128 weights");
+}
+
+runtime::EngineOptions ModelOptions::resolve() const {
+  runtime::EngineOptions o = engine;
+  if (o.model.empty() && o.synthetic.empty()) {
+    if (!optional_) usage("-m MODEL (or --synthetic SHAPE:TYPE) is required");
+    o.model = default_model();
+  }
+  if (o.layers && o.synthetic.empty()) usage("--layers goes with --synthetic");
+  o.k_type = cache_type("-ctk", k_type);
+  o.v_type = cache_type("-ctv", v_type);
+  o.path = exact ? kernel::Path::exact : kernel::Path::fast;
+  o.repack = !no_repack;
+  if (gpu_layers == 0 && o.device == "auto") o.device = "cpu";
+  return o;
+}
+
+Result<std::unique_ptr<runtime::Engine>> ModelOptions::load() {
+  runtime::EngineOptions o = resolve();
+  FEWBIT_TRY(auto plan, runtime::Engine::plan(o));
+  log::info("{}", plan.text());
+  return runtime::Engine::load(o);
+}
+
+// ---- Ctrl-C --------------------------------------------------------------------------------------------------------------------
+
+static std::atomic<bool> cancelled{false};
+
+static void on_interrupt(int) {
+  if (cancelled.exchange(true)) {
+    std::signal(SIGINT, SIG_DFL);
+    std::raise(SIGINT);
+  }
+}
+
+Cancel::Cancel() {
+  cancelled = false;
+  std::signal(SIGINT, on_interrupt);
+}
+Cancel::~Cancel() { std::signal(SIGINT, SIG_DFL); }
+const std::atomic<bool>& Cancel::flag() { return cancelled; }
+void Cancel::reset() { cancelled = false; }
+
+}  // namespace fewbit::cli

@@ -1,0 +1,50 @@
+// Options and small helpers that several commands share.
+#pragma once
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "app/cli/commands.h"
+#include "base/json.h"
+#include "runtime/engine.h"
+
+namespace fewbit::cli {
+
+// -m, --synthetic, --layers, --device, -t, -c, -b, -ub, -ctk, -ctv, --exact, --no-repack, --q2-0-legacy
+struct ModelOptions {
+  runtime::EngineOptions engine;
+  std::string k_type = "f16", v_type = "f16";
+  bool exact = false, no_repack = false;
+  int batch = 0, gpu_layers = -1;
+
+  // `optional_model`: without -m the model that ships with the project is used.
+  void add(CLI::App& app, bool optional_model);
+  // Checks the values (UsageError), prints the memory plan, loads.
+  Result<std::unique_ptr<runtime::Engine>> load();
+  runtime::EngineOptions resolve() const;
+
+ private:
+  bool optional_ = false;
+};
+
+// "1,2,3" -> integers; UsageError names the option and the bad piece.
+std::vector<i64> parse_ints(const std::string& option, const std::string& text, i64 lo, i64 hi);
+Type parse_type(const std::string& option, const std::string& name);
+Result<std::string> read_text(const std::string& path);                   // "-" = standard input
+Status write_bytes(const std::string& path, const void* data, size_t n);  // "-" = standard output
+// float32 .npy of shape (rows, cols)
+Status write_npy(const std::string& path, const std::vector<f32>& data, i64 rows, i64 cols);
+
+// The file of -m, or the model that ships.
+std::string default_model();
+
+// Set by Ctrl-C while a Cancel lives; the second Ctrl-C ends the program the usual way.
+class Cancel {
+ public:
+  Cancel();
+  ~Cancel();
+  static const std::atomic<bool>& flag();
+  static void reset();
+};
+
+}  // namespace fewbit::cli

@@ -1,0 +1,70 @@
+#include "format/encode.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "format/format.h"
+
+namespace fewbit {
+namespace {
+
+template <class F>
+bool encode_as(const f32* x, const f32* q, i64 n, u8* out) {
+  if constexpr (has_encoder<F>()) {
+    encode(F{}, x, q, n, out);
+    return true;
+  }
+  return false;
+}
+
+Status check_input(const FormatInfo& f, std::span<const f32> x, std::span<const f32> importance) {
+  if (!f.has_encoder) return Error{Code::unsupported, fmt::format("{}: this type cannot be written", f.name)};
+  for (size_t i = 0; i < x.size(); i++)
+    if (!std::isfinite(x[i])) return Error{Code::invalid_argument, fmt::format("{}: element {} is {}", f.name, i, x[i])};
+  if (importance.empty()) {
+    if (f.needs_importance) return Error{Code::invalid_argument, fmt::format("{}: needs an importance matrix", f.name)};
+  } else {
+    for (size_t i = 0; i < importance.size(); i++)
+      if (!std::isfinite(importance[i]) || importance[i] < 0)
+        return Error{Code::invalid_argument, fmt::format("{}: importance {} is {}", f.name, i, importance[i])};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status encode_row(Type type, std::span<const f32> x, std::span<const f32> importance, std::span<u8> blocks) {
+  const FormatInfo& f = format_info(type);
+  FEWBIT_CHECK(type != Type::I2_S, "I2_S has no rows of its own");
+  FEWBIT_CHECK(x.size() % size_t(f.block) == 0 && blocks.size() == row_bytes(type, i64(x.size())), "%s: %zu bytes for %zu elements", f.name,
+               blocks.size(), x.size());
+  FEWBIT_CHECK(importance.empty() || importance.size() == x.size(), "%zu weights for %zu elements", importance.size(), x.size());
+  FEWBIT_OK(check_input(f, x, importance));
+  const f32* q = importance.empty() ? nullptr : importance.data();
+  switch (type) {
+#define FEWBIT_X(F, id)                                      \
+  case Type::F:                                              \
+    encode_as<F>(x.data(), q, i64(x.size()), blocks.data()); \
+    break;
+    FEWBIT_FORMATS(FEWBIT_X)
+#undef FEWBIT_X
+  }
+  if (auto s = check_blocks(type, blocks); !s.ok())
+    return Error{Code::invalid_argument, fmt::format("{}: the values are too large for the type", s.error().what)};
+  return {};
+}
+
+Status encode_tensor(Type type, std::span<const f32> x, i64 n0, std::span<const f32> importance, std::span<u8> bytes) {
+  const FormatInfo& f = format_info(type);
+  FEWBIT_CHECK(n0 > 0 && i64(x.size()) % n0 == 0 && n0 % f.block == 0, "%s: %zu elements in rows of %lld", f.name, x.size(), (long long)n0);
+  const i64 rows = i64(x.size()) / n0;
+  FEWBIT_CHECK(bytes.size() == *tensor_bytes(type, u64(n0), u64(rows)), "%s: %zu bytes for %zu elements", f.name, bytes.size(), x.size());
+  const u64 row = row_bytes(type, n0);
+  for (i64 r = 0; r < rows; r++)
+    if (auto s = encode_row(type, x.subspan(u64(r * n0), u64(n0)), importance, bytes.subspan(u64(r) * row, row)); !s.ok())
+      return Error{s.error().code, fmt::format("row {}: {}", r, s.error().what)};
+  return {};
+}
+
+}  // namespace fewbit

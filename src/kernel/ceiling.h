@@ -1,0 +1,22 @@
+// What this machine can do at most: read and copy bandwidth of its memory, cost of a barrier and of a launch.
+// Every speed is reported as a share of these, measured in the same process.
+#pragma once
+#include "device/device.h"
+
+namespace fewbit::kernel {
+
+struct Ceiling {
+  f64 read_gb_s = 0;   // 10^9 bytes per second, buffers several times the last cache
+  f64 copy_gb_s = 0;   // bytes read plus bytes written
+  f64 barrier_us = 0;  // CPU: one ThreadPool::run of nothing; GPU: a grid barrier
+  f64 launch_us = 0;   // GPU: one kernel of a recorded graph
+};
+
+// `seconds`: about how long to measure.  The best of several interleaved passes counts.
+Result<Ceiling> measure_ceiling(Device& device, f64 seconds = 0.6);
+
+namespace cuda {  // kernel/cuda, or an error in a build without CUDA
+Result<Ceiling> measure_ceiling(Device& device, f64 seconds);
+}
+
+}  // namespace fewbit::kernel

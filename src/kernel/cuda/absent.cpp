@@ -1,0 +1,10 @@
+// Stands in for kernel/cuda/*.cu in a build without CUDA.
+#ifndef FEWBIT_CUDA
+#include "kernel/ceiling.h"
+
+namespace fewbit::kernel::cuda {
+Result<Ceiling> measure_ceiling(Device&, f64) {
+  return Error{Code::unsupported, "this build has no CUDA (configure with -DFEWBIT_CUDA=ON)"};
+}
+}  // namespace fewbit::kernel::cuda
+#endif

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs what is needed, builds fewbit and runs every test.  CI=true: absent test models, nvcc or tools are failures.
+#   ./test.sh            everything
+#   ./test.sh quick      the unit and whole-program tests only (no sanitizers, fuzzing, emulation, CUDA, format checks)
+set -euo pipefail
+cd "$(dirname "$0")"
+. tools/packages.sh
+need "${build_packages[@]}" "${test_packages[@]}"
+mode=${1:-all}
+step() { printf '\n== %s (%ds)\n' "$*" "$SECONDS"; }
+
+step "SmolLM2-135M-Instruct for the tests"
+if ! tools/fetch-smollm2.sh; then
+  echo "SmolLM2 could not be fetched: its tests are skipped"
+fi
+
+step "build"
+cmake --preset release -DFEWBIT_TESTS=ON >/dev/null
+cmake --build build
+
+step "tests"
+ctest --test-dir build --output-on-failure -j "$(nproc)"
+[ "$mode" = quick ] && exit 0
+
+step "format and lint"
+tools/lint.sh
+
+step "sanitizers"
+cmake --preset debug >/dev/null
+cmake --build build-debug
+ctest --test-dir build-debug --output-on-failure -j "$(nproc)" -L sanitize
+
+step "fuzz"
+tests/fuzz.sh "${FEWBIT_FUZZ_SECONDS:-60}"
+
+step "instruction sets under emulation"
+tests/emulate.sh
+
+step "CUDA compiles"
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  cmake --preset cuda-sm90 -DFEWBIT_TESTS=OFF >/dev/null
+  cmake --build build-cuda --target fewbit
+else
+  echo "nvcc is not installed: the CUDA backend was not compiled"
+  [ "${CI:-}" != true ]
+fi
+step "all passed"
