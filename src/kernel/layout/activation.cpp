@@ -8,10 +8,13 @@ namespace fewbit::kernel::cpu {
 
 u64 act_bytes(ActLayout layout, int n, int cols) {
   switch (layout) {
-    case ActLayout::f32: return u64(n) * u64(cols) * 4;
+    case ActLayout::f32:
+      return u64(n) * u64(cols) * 4;
     case ActLayout::q8_32:
-    case ActLayout::token8: return act_record_bytes(n) * u64(cols);
-    case ActLayout::q8_256: break;  // no CPU kernel takes it
+    case ActLayout::token8:
+      return act_record_bytes(n) * u64(cols);
+    case ActLayout::q8_256:
+      break;  // no CPU kernel takes it
   }
   FEWBIT_CHECK(false, "activation layout %d", int(layout));
 }

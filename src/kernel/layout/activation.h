@@ -29,9 +29,7 @@ struct Q8Record {
         sum(reinterpret_cast<const i16*>(d + act_groups(n))),
         q(reinterpret_cast<const i8*>(sum + 2 * act_groups(n))) {}
 };
-inline Q8Record act_column(const Act& a, i64 c) {
-  return {static_cast<const u8*>(a.data) + u64(c) * act_record_bytes(a.n), a.n};
-}
+inline Q8Record act_column(const Act& a, i64 c) { return {static_cast<const u8*>(a.data) + u64(c) * act_record_bytes(a.n), a.n}; }
 
 u64 act_bytes(ActLayout layout, int n, int cols);
 

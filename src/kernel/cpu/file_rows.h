@@ -1,0 +1,14 @@
+// The file-layout kernels of each instruction set, one entry per weight type.
+#pragma once
+#include <span>
+
+#include "kernel/cpu/matmul.h"
+
+namespace fewbit::kernel::cpu {
+namespace scalar {
+std::span<const WeightKernels> file_kernels();
+}
+namespace avx2 {  // empty where the compiler's target is not x86-64
+std::span<const WeightKernels> file_kernels();
+}
+}  // namespace fewbit::kernel::cpu

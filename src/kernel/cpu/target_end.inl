@@ -1,0 +1,8 @@
+// Ends what target_begin.inl began.
+#if FEWBIT_VEC != 128
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
