@@ -124,8 +124,9 @@ class Writer {
     Type type;
     std::vector<i64> dims;  // fastest first
   };
+  // alignment 0: what the metadata says (general.alignment), else 32.
   static Result<Writer> create(const std::string& path, const std::vector<KeyValue>& metadata, const std::vector<TensorInfo>& tensors,
-                               u64 alignment = 32);
+                               u64 alignment = 0);
   Writer(Writer&&) noexcept;
   Writer& operator=(Writer&&) noexcept;
   ~Writer();
@@ -133,11 +134,30 @@ class Writer {
   // Bytes of the next tensor, in one or several calls; a tensor is complete when tensor_bytes of it have arrived.
   Status write(std::span<const u8> bytes);
   Status finish();
+  u64 file_bytes() const;  // of the finished file
 
  private:
+  friend class SplitWriter;
   struct State;
   Writer();
   std::unique_ptr<State> s_;
 };
+
+// The same over several files PREFIX-00001-of-0000N.gguf of at most max_bytes of data each (a larger tensor gets its own).  All appear
+// at finish(), the first one last.
+class SplitWriter {
+ public:
+  static Result<SplitWriter> create(const std::string& prefix, const std::vector<KeyValue>& metadata,
+                                    const std::vector<Writer::TensorInfo>& tensors, u64 max_bytes, u64 alignment = 0);
+  Status write(std::span<const u8> bytes);
+  Status finish();
+  int pieces() const { return int(pieces_.size()); }
+
+ private:
+  std::vector<Writer> pieces_;
+  size_t at_ = 0;
+};
+// PREFIX-00001-of-0000N.gguf; `no` counts from 0.
+std::string piece_path(std::string_view prefix, int no, int count);
 
 }  // namespace fewbit::gguf
