@@ -88,8 +88,4 @@ struct Case {
   OpenOptions options = {};
 };
 
-// A valid file with every kind of value and five tensors, 1 to 4 dimensions.
-Maker valid();
-std::vector<Case> cases();
-
 }  // namespace fewbit::gguf::hostile

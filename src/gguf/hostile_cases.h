@@ -1,4 +1,4 @@
-// The list of hostile.h.  Included once by the test and once by the fuzz target.
+// The broken files of hostile.h, for the test and for the fuzz target.
 #pragma once
 #include <limits>
 
@@ -6,6 +6,7 @@
 
 namespace fewbit::gguf::hostile {
 
+// A valid file with every kind of value and five tensors of 0 to 4 dimensions.
 inline Maker valid() {
   Maker m;
   m.string_key("general.architecture", "llama").u32_key("general.alignment", 32).u32_key("llama.block_count", 2);
