@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <deque>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <unordered_map>
 
 #include "base/log.h"
 #include "text/utf8.h"
+#include "text/word_cache.h"
 
 namespace fewbit::text {
 
@@ -84,30 +83,6 @@ struct Bpe::Merges {
   }
 };
 
-// Pre-token -> ids.  Text repeats its words: 9 of 10 lookups hit.  Bounded: it starts anew when it is full.
-struct Bpe::Cache {
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
-  };
-  static constexpr size_t max_entries = 1 << 16, max_bytes = 32;
-  mutable std::shared_mutex mutex;
-  std::unordered_map<std::string, std::vector<Token>, Hash, std::equal_to<>> ids;
-
-  bool get(std::string_view word, std::vector<Token>& out) const {
-    std::shared_lock lock(mutex);
-    auto it = ids.find(word);
-    if (it == ids.end()) return false;
-    out.insert(out.end(), it->second.begin(), it->second.end());
-    return true;
-  }
-  void put(std::string_view word, const Token* begin, const Token* end) {
-    std::unique_lock lock(mutex);
-    if (ids.size() >= max_entries) ids.clear();
-    ids.try_emplace(std::string(word), begin, end);
-  }
-};
-
 struct Bpe::Scratch {
   struct Candidate {
     u32 rank, left, right;  // places in `symbol`
@@ -121,7 +96,7 @@ struct Bpe::Scratch {
 };
 
 Bpe::Bpe(Vocab& vocab, PreTokenizer pre)
-    : vocab_(vocab), pre_(std::move(pre)), merges_(std::make_unique<Merges>(vocab.merges.size())), cache_(std::make_unique<Cache>()) {
+    : vocab_(vocab), pre_(std::move(pre)), merges_(std::make_unique<Merges>(vocab.merges.size())), cache_(std::make_unique<WordCache>()) {
   std::deque<std::string> strings;  // of the symbols that are not tokens
   std::unordered_map<std::string_view, u32> other;
   auto symbol_of = [&](std::string_view s) {
@@ -230,7 +205,7 @@ void Bpe::encode(std::string_view text, std::vector<Token>& out) const {
   Scratch scratch;
   for (std::string_view word : words) {
     if (word.empty()) continue;
-    bool cached = word.size() <= Cache::max_bytes;
+    bool cached = word.size() <= WordCache::max_bytes;
     if (cached && cache_->get(word, out)) continue;
     size_t start = out.size();
     encode_word(word, scratch, out);

@@ -16,6 +16,8 @@ namespace fewbit::text {
 const std::array<std::string, 256>& byte_alphabet();
 void append_alphabet_bytes(std::string_view text, std::string& out);
 
+class WordCache;
+
 class Bpe {
  public:
   // Keeps a reference to `vocab` and takes its merges.
@@ -28,7 +30,6 @@ class Bpe {
 
  private:
   struct Merges;
-  struct Cache;
   struct Scratch;
   void encode_word(std::string_view word, Scratch& scratch, std::vector<Token>& out) const;
   void emit(u32 symbol, std::vector<Token>& out) const;
@@ -39,7 +40,7 @@ class Bpe {
   std::array<u32, 256> symbol_of_byte_{};
   std::vector<std::vector<Token>> other_symbols_;  // what to emit for symbol vocab.size() + i
   std::unique_ptr<Merges> merges_;
-  std::unique_ptr<Cache> cache_;
+  std::unique_ptr<WordCache> cache_;
 };
 
 }  // namespace fewbit::text

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <string>
@@ -321,6 +322,77 @@ TEST(Tokenizer, RoundTrip) {
       for (Token id : ids) streamed += s.push(id);
       streamed += s.finish();
       ASSERT_EQ(streamed, t.model() == "llama" && !ids.empty() ? " " + text : text);
+    }
+  }
+}
+
+// The two merge rules as the specification words them, pair by pair over a plain list.
+Ids merge_plainly(const VocabKeys& k, std::vector<std::string> symbols) {
+  auto find = [&](const std::string& s) { return std::find(k.tokens.rbegin(), k.tokens.rend(), s); };
+  bool spm = k.model == "llama";
+  for (;;) {
+    size_t best = 0;
+    f64 best_value = 1e9;
+    for (size_t i = 0; i + 1 < symbols.size(); i++) {
+      f64 value = 1e9;
+      if (spm) {
+        auto it = find(symbols[i] + symbols[i + 1]);
+        if (it != k.tokens.rend()) value = -k.scores[size_t(k.tokens.rend() - it - 1)];
+      } else {
+        auto it = std::find(k.merges.begin(), k.merges.end(), symbols[i] + " " + symbols[i + 1]);
+        if (it != k.merges.end()) value = f64(it - k.merges.begin());
+      }
+      if (value < best_value) best = i, best_value = value;
+    }
+    if (best_value == 1e9) break;
+    symbols[best] += symbols[best + 1];
+    symbols.erase(symbols.begin() + std::ptrdiff_t(best) + 1);
+  }
+  Ids out;
+  for (const std::string& s : symbols) out.push_back(Token(k.tokens.rend() - find(s) - 1));
+  return out;
+}
+
+TEST(Tokenizer, MergesAsDefined) {
+  std::mt19937 rng(6);
+  const std::string letters[] = {"x", "y", "z", "▁"};
+  for (int round = 0; round < 200; round++) {
+    // Random merges over three letters: many overlaps, ties and dead ends.
+    VocabKeys bpe = tiny_bpe(), spm = tiny_spm();
+    bpe.merges.clear();
+    std::vector<std::string> parts{"x", "y", "z"};
+    for (int i = 0; i < 12; i++) {
+      std::string l = parts[rng() % parts.size()], r = parts[rng() % parts.size()];
+      if (std::find(parts.begin(), parts.end(), l + r) != parts.end()) continue;
+      parts.push_back(l + r);
+      bpe.merges.push_back(l + " " + r);
+      bpe.tokens.push_back(l + r);
+      bpe.types.push_back(1);
+    }
+    for (const char* c : {"x", "y", "z"}) spm.tokens.push_back(c);
+    for (int i = 0; i < 16; i++) {
+      std::string s;
+      for (u32 n = 2 + rng() % 3; n > 0; n--) s += letters[rng() % 4];
+      if (round % 2 && s.find("▁", 1) != std::string::npos) continue;  // spaces only in front: texts are cut at them
+      if (std::find(spm.tokens.begin(), spm.tokens.end(), s) == spm.tokens.end()) spm.tokens.push_back(s);
+    }
+    while (spm.types.size() < spm.tokens.size()) {
+      spm.types.push_back(1);
+      spm.scores.push_back(f32(rng() % 6));  // ties
+    }
+    Tokenizer b = make(bpe), s = make(spm);
+    for (int i = 0; i < 30; i++) {
+      std::string word, spaced;
+      std::vector<std::string> word_symbols, spaced_symbols{"▁"};
+      for (u32 n = 1 + rng() % 14; n > 0; n--) {
+        word += "xyz"[rng() % 3];
+        word_symbols.push_back(word.substr(word.size() - 1));
+        char c = "xyz "[rng() % 4];
+        spaced += c;
+        spaced_symbols.push_back(c == ' ' ? "▁" : std::string(1, c));
+      }
+      ASSERT_EQ(b.encode(word), merge_plainly(bpe, word_symbols)) << word;
+      ASSERT_EQ(s.encode(spaced), merge_plainly(spm, spaced_symbols)) << spaced;
     }
   }
 }

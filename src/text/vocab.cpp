@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <utility>
@@ -113,9 +115,11 @@ Result<Vocab> Vocab::build(VocabKeys k, bool default_add_bos) {
   for (size_t i = 0; i < k.types.size(); i++) {
     if (k.types[i] >= 1 && k.types[i] <= 6) v.types[i] = TokenType(k.types[i]);
   }
-  v.by_text_.reserve(n);
+  v.slots_.resize(std::bit_ceil(2 * n));
   for (size_t i = 0; i < n; i++) {
-    if (!v.texts[i].empty()) v.by_text_[v.texts[i]] = Token(i);
+    if (v.texts[i].empty()) continue;
+    u64 hash = std::hash<std::string_view>{}(v.texts[i]);
+    v.slots_[v.slot_of(v.texts[i], hash)] = {u32(hash >> 32), Token(i)};
   }
   v.find_special(k);
   v.find_end_of_generation();
@@ -125,10 +129,13 @@ Result<Vocab> Vocab::build(VocabKeys k, bool default_add_bos) {
   return v;
 }
 
-Token Vocab::find(std::string_view text) const {
-  auto it = by_text_.find(text);
-  return it == by_text_.end() ? -1 : it->second;
+size_t Vocab::slot_of(std::string_view text, u64 hash) const {
+  size_t i = hash & (slots_.size() - 1);
+  while (slots_[i].id >= 0 && (slots_[i].tag != u32(hash >> 32) || texts[size_t(slots_[i].id)] != text)) i = (i + 1) & (slots_.size() - 1);
+  return i;
 }
+
+Token Vocab::find(std::string_view text) const { return slots_[slot_of(text, std::hash<std::string_view>{}(text))].id; }
 
 void Vocab::find_special(const VocabKeys& keys) {
   // By key, else by default, else by text; a token found by text is a control token whatever its declared type.

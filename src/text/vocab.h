@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -43,7 +42,6 @@ struct Vocab {
 
   int size() const { return int(texts.size()); }
   Token find(std::string_view text) const;  // -1 if no token has this text
-  const std::unordered_map<std::string_view, Token>& by_text() const { return by_text_; }
 
   // `default_add_bos`: of the pre-tokeniser.
   static Result<Vocab> build(VocabKeys keys, bool default_add_bos);
@@ -51,7 +49,14 @@ struct Vocab {
  private:
   void find_special(const VocabKeys& keys);
   void find_end_of_generation();
-  std::unordered_map<std::string_view, Token> by_text_;  // views into `texts`
+  // Text -> id: open addressing.  The tag, the upper half of the hash, keeps misses from touching the texts: a lookup that fails, and most
+  // do, costs one cache line.
+  struct Slot {
+    u32 tag = 0;
+    Token id = -1;  // -1: free
+  };
+  size_t slot_of(std::string_view text, u64 hash) const;
+  std::vector<Slot> slots_;  // (a power of two, at least twice the tokens)
 };
 
 // <0x0A> -> 10; -1 if `text` is not of this form.
