@@ -4,18 +4,15 @@
 
 #include <cmath>
 
+#include "format/decode.h"
 #include "format/format.h"
 
 namespace fewbit {
 namespace {
 
 template <class F>
-bool encode_as(const f32* x, const f32* q, i64 n, u8* out) {
-  if constexpr (has_encoder<F>()) {
-    encode(F{}, x, q, n, out);
-    return true;
-  }
-  return false;
+void encode_as([[maybe_unused]] const f32* x, [[maybe_unused]] const f32* q, [[maybe_unused]] i64 n, [[maybe_unused]] u8* out) {
+  if constexpr (has_encoder<F>() && !HasTail<F>) encode(F{}, x, q, n, out);
 }
 
 Status check_input(const FormatInfo& f, std::span<const f32> x, std::span<const f32> importance) {
@@ -60,6 +57,11 @@ Status encode_tensor(Type type, std::span<const f32> x, i64 n0, std::span<const 
   FEWBIT_CHECK(n0 > 0 && i64(x.size()) % n0 == 0 && n0 % f.block == 0, "%s: %zu elements in rows of %lld", f.name, x.size(), (long long)n0);
   const i64 rows = i64(x.size()) / n0;
   FEWBIT_CHECK(bytes.size() == *tensor_bytes(type, u64(n0), u64(rows)), "%s: %zu bytes for %zu elements", f.name, bytes.size(), x.size());
+  if (type == Type::I2_S) {
+    FEWBIT_OK(check_input(f, x, {}));
+    encode_i2_s(x.data(), i64(x.size()), bytes.data());
+    return {};
+  }
   const u64 row = row_bytes(type, n0);
   for (i64 r = 0; r < rows; r++)
     if (auto s = encode_row(type, x.subspan(u64(r * n0), u64(n0)), importance, bytes.subspan(u64(r) * row, row)); !s.ok())

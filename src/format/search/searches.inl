@@ -1,0 +1,11 @@
+// Everything that is compiled once per instruction set, and its table.
+#include "format/search/fit.inl"
+#include "format/search/k_quants.inl"
+#include "format/search/lanes.inl"
+#include "format/search/nl.inl"
+
+static constexpr Searches table{
+#define FEWBIT_X(F) [](const f32* x, const f32* q, i64 n, u8* out) { encode_search(F{}, x, q, n, out); },
+    FEWBIT_SEARCHED_FORMATS(FEWBIT_X)
+#undef FEWBIT_X
+};
