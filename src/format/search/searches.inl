@@ -1,7 +1,11 @@
 // Everything that is compiled once per instruction set, and its table.
-#include "format/search/fit.inl"
-#include "format/search/k_quants.inl"
+// The order matters: each builds on the ones above.
 #include "format/search/lanes.inl"
+
+#include "format/search/fit.inl"
+
+#include "format/search/k_quants.inl"
+
 #include "format/search/nl.inl"
 
 static constexpr Searches table{
