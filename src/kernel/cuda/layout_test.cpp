@@ -1,0 +1,116 @@
+// Device layouts without a device: every format packs to its layout and comes back bit for bit; the layout is a bijection of codes.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "kernel/cuda/pack.h"
+#include "kernel/layout/random_blocks.h"
+
+namespace fewbit::kernel::cuda {
+namespace {
+
+template <class F>
+const typename GridOf<F>::type* host_grid() {
+  if constexpr (has_grid<F>) return F::host_grid();
+  else return nullptr;
+}
+
+template <class F>
+std::vector<u8> pack_matrix(const PackSource& src, i64 tiles, int units) {
+  const int ub = layout_infos[Target<F>::layout].unit_bytes;
+  std::vector<u8> out(size_t(tiles) * units * ub, 0xaa);
+  for (i64 t = 0; t < tiles; t++)
+    for (int u = 0; u < units; u++)
+      for (int lane = 0; lane < 32; lane++) pack_lane<F>(src, t, u, lane, host_grid<F>(), out.data() + (t * units + u) * ub);
+  return out;
+}
+
+template <class F>
+void check_format(Type type, bool pair) {
+  SCOPED_TRACE(type_name(type));
+  const i64 rows = 21;
+  const int cols = F::block >= 128 ? 3 * F::block : 5 * F::block;  // odd numbers of units, some of them partial
+  cpu::RandomBlocks random(u64(type) + pair);
+  const u64 rb = u64(cols / F::block) * F::bytes;
+  std::vector<u8> a(rows * rb), b(rows * rb);
+  random.fill<F>(a.data(), a.size());
+  random.fill<F>(b.data(), b.size());
+  const Units shape(Target<F>::layout, pair ? 2 * 24 : rows, cols);
+  PackSource src{{a.data(), pair ? b.data() : nullptr}, i64(rb), rows, cols};
+  const std::vector<u8> packed = pack_matrix<F>(src, shape.tiles, int(shape.units));
+  ASSERT_EQ(packed.size(), shape.bytes());
+
+  const TypeLayout tl = type_layout(type);
+  ASSERT_EQ(tl.layout, int(Target<F>::layout));
+  const f32 tensor_scale = type == Type::I2_S ? 0.37f : 1.0f;
+  std::vector<f32> want(cols);
+  for (int which = 0; which < (pair ? 2 : 1); which++)
+    for (i64 r = 0; r < rows; r++) {
+      const u8* row = (which ? b : a).data() + r * rb;
+      if constexpr (std::is_same_v<F, I2_S>) {
+        for (int k = 0; k < cols; k++) want[k] = tensor_scale * f32(F::level(row + k / 128 * F::bytes, k % 128));
+      } else {
+        decode_row(type, {row, rb}, want);
+      }
+      const i64 tile = pair ? r / 8 : r / 16;
+      const int i = pair ? int(r % 8) + 8 * which : int(r % 16);
+      for (int k = 0; k < int(shape.units) * unit_k; k++) {
+        const u8* unit = packed.data() + (tile * shape.units + k / unit_k) * shape.unit_bytes;
+        const f32 got = unit_value(Target<F>::code, Target<F>::scale, unit, i, k % unit_k, tl, tensor_scale);
+        const f32 w = k < cols ? want[k] : 0;
+        if (k < cols ? std::memcmp(&got, &w, 4) != 0 : got != 0) {
+          FAIL() << "matrix " << which << " row " << r << " input " << k << ": " << got << ", expected " << w;
+        }
+      }
+    }
+  for (int i = pair ? 5 : 5; i < 8; i++) {  // rows behind the last are zero
+    const u8* unit = packed.data() + (shape.tiles - 1) * shape.units * shape.unit_bytes;
+    EXPECT_EQ(unit_value(Target<F>::code, Target<F>::scale, unit, i, 0, tl, tensor_scale), 0) << i;
+  }
+}
+
+TEST(CudaLayout, EveryFormatComesBackBitForBit) {
+#define FEWBIT_X(F, c, s)               \
+  check_format<F>(Type::F, false);      \
+  check_format<F>(Type::F, true);
+  FEWBIT_CUDA_TARGETS(FEWBIT_X)
+#undef FEWBIT_X
+}
+
+// Each bit of a unit's codes belongs to exactly one (row, input), so that no byte is unused and none is shared.
+TEST(CudaLayout, CodesAreABijection) {
+  for (const LayoutInfo& info : layout_infos) {
+    const int n = code_bytes(info.code);
+    std::vector<u8> unit(n, 0);
+    int owners = 0;
+    for (int bit = 0; bit < 8 * n; bit++) {
+      unit[bit / 8] = u8(1 << bit % 8);
+      int seen = 0;
+      if (bit % 7 == 0 || bit < 64) {  // a sample: the whole is slow
+        for (int i = 0; i < 16; i++)
+          for (int k = 0; k < unit_k; k++) seen += unit_code(info.code, unit.data(), i, k) != 0;
+        EXPECT_EQ(seen, 1) << info.name << " bit " << bit;
+        owners++;
+      }
+      unit[bit / 8] = 0;
+    }
+    EXPECT_GT(owners, 0);
+  }
+}
+
+TEST(CudaLayout, SlabsCoverKInOrder) {
+  for (int units : {1, 2, 3, 4, 5, 7, 8, 16, 40, 48, 136}) {
+    EXPECT_EQ(slab_begin(units, 0), 0);
+    EXPECT_EQ(slab_begin(units, slabs), units);
+    for (int s = 0; s < slabs; s++) EXPECT_LE(slab_begin(units, s), slab_begin(units, s + 1));
+  }
+}
+
+TEST(CudaLayout, TypesWithoutAKernelSaySo) {
+  EXPECT_EQ(type_layout(Type::NVFP4).layout, -1);
+  EXPECT_EQ(type_layout(Type::Q8_K).layout, -1);
+}
+
+}  // namespace
+}  // namespace fewbit::kernel::cuda
