@@ -155,6 +155,9 @@ struct Kernels {
   Result<std::vector<Weight>> (*place)(Ctx&, std::span<const HostTensor>, GroupUse, const PlaceOptions&, std::vector<Buffer>& owned);
   // Device bytes that place() will allocate for one tensor (0: it points into the file), for the memory plan.
   u64 (*placed_bytes)(const HostTensor&, const PlaceOptions&);
+  // The kernel that would run this tensor at one column, with its layout ("gemv.PQ2_0/avx512_vnni.bits2.r16"), or the one reason for
+  // refusal; looks at type and shape only, never at data.  For `inspect`.
+  Result<std::string> (*describe)(const HostTensor&, const PlaceOptions&) = nullptr;
   // The activation layout that weights of this type take.
   ActLayout (*act_layout)(Type);
   u64 (*act_bytes)(ActLayout, int n, int cols);
