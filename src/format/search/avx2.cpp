@@ -4,9 +4,11 @@
 
 #include "base/cpu_features.h"
 #include "format/encode_math.h"
+#include "format/search/lattice.h"
 #include "format/search/search.h"
 
 #if defined(__x86_64__)
+#include <immintrin.h>
 #define LANES 8
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)

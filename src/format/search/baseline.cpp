@@ -5,6 +5,7 @@
 #include "base/cpu_features.h"
 #include "format/encode.h"
 #include "format/encode_math.h"
+#include "format/search/lattice.h"
 #include "format/search/search.h"
 
 #define LANES 4
@@ -30,6 +31,13 @@ FEWBIT_X(Q5_K)
 FEWBIT_X(Q6_K)
 FEWBIT_X(IQ4_NL)
 FEWBIT_X(IQ4_XS)
+FEWBIT_X(IQ2_XXS)
+FEWBIT_X(IQ2_XS)
+FEWBIT_X(IQ2_S)
+FEWBIT_X(IQ3_XXS)
+FEWBIT_X(IQ3_S)
+FEWBIT_X(IQ1_S)
+FEWBIT_X(IQ1_M)
 #undef FEWBIT_X
 
 }  // namespace fewbit

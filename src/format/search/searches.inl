@@ -8,6 +8,10 @@
 
 #include "format/search/nl.inl"
 
+#include "format/search/lattice.inl"
+
+#include "format/search/ternary.inl"
+
 static constexpr Searches table{
 #define FEWBIT_X(F) [](const f32* x, const f32* q, i64 n, u8* out) { encode_search(F{}, x, q, n, out); },
     FEWBIT_SEARCHED_FORMATS(FEWBIT_X)
