@@ -38,6 +38,7 @@ Status Reader::append(Reader& piece) {
     file.tensors_.push_back(std::move(t));
   }
   file.file_bytes_ += piece.file.file_bytes_;
+  file.early_q2_0_ |= piece.file.early_q2_0_;
   return {};
 }
 

@@ -63,7 +63,7 @@ struct Tensor {
   std::array<i64, 4> dims{1, 1, 1, 1};  // fastest first
   u64 offset = 0;                       // from the start of its piece
   int piece = 0;
-  std::span<const u8> data;             // within the mapping of its piece
+  std::span<const u8> data;  // within the mapping of its piece
 
   i64 elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
   i64 rows() const { return dims[1] * dims[2] * dims[3]; }
@@ -88,6 +88,7 @@ class File {
   u64 alignment() const { return alignment_; }
   int pieces() const { return pieces_; }
   u64 file_bytes() const { return file_bytes_; }
+  bool early_q2_0() const { return early_q2_0_; }  // some Q2_0 was read in groups of 128, as asked
   const std::vector<KeyValue>& metadata() const { return metadata_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
 
@@ -108,6 +109,7 @@ class File {
   std::string path_;
   int version_ = 3, pieces_ = 1;
   u64 alignment_ = 32, file_bytes_ = 0;
+  bool early_q2_0_ = false;
   std::vector<KeyValue> metadata_;
   std::vector<Tensor> tensors_;
   std::map<std::string, size_t, std::less<>> key_index_, tensor_index_;

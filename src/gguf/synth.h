@@ -10,11 +10,11 @@
 namespace fewbit::gguf {
 
 struct SynthOptions {
-  std::string shape;       // one of synth_shapes()
-  Type type = Type::F16;   // of the weight matrices.  Rows that its block does not divide: Q8_0, or F16 where that does not either
-  int n_layers = 0;        // 0: as many as the shape has
+  std::string shape;      // one of synth_shapes()
+  Type type = Type::F16;  // of the weight matrices.  Rows that its block does not divide: Q8_0, or F16 where that does not either
+  int n_layers = 0;       // 0: as many as the shape has
   u64 seed = 1;
-  int n_threads = 0;       // for filling; 0: all cores
+  int n_threads = 0;  // for filling; 0: all cores
 };
 
 std::vector<std::string> synth_shapes();

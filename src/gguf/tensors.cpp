@@ -191,7 +191,9 @@ Status Reader::layout() {  // 16, 17, 18, 20
       return c.fail(q2->at, "Q2_0 in groups of 128 was asked for, but the data section of {} bytes is that of groups of 64", data_bytes);
     }
     for (size_t i = 0; i < n; i++) {
-      if (infos_[i].id == q2_0_id && file.tensors_[i].dims[0] % 128 == 0) file.tensors_[i].type = Type::PQ2_0;
+      if (infos_[i].id != q2_0_id || file.tensors_[i].dims[0] % 128 != 0) continue;
+      file.tensors_[i].type = Type::PQ2_0;
+      file.early_q2_0_ = true;
     }
   }
   const bool legacy = options.q2_0_legacy && q2 != infos_.end();
