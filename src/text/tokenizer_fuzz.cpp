@@ -48,8 +48,10 @@ extern "C" int LLVMFuzzerTestOneInput(const u8* data, size_t size) {
   std::vector<Token> ids = t.encode(text, {.add_special = (data[1] & 2) != 0, .parse_special = parse_special});
   for (Token id : ids) require(id >= 0 && id < t.vocab_size());
   ids = t.encode(text, {.parse_special = parse_special});
-  // SPM puts a space behind every special token that it finds, so the round trip holds without them.
-  if (t.model() != "llama" || (!parse_special && valid.find("<mark>") == std::string::npos)) require(t.decode(ids, true) == valid);
+  // SPM makes a space of U+2581 and puts one behind every special token that it finds.
+  bool lossy =
+      t.model() == "llama" && (parse_special || valid.find("<mark>") != std::string::npos || valid.find(spm_space) != std::string::npos);
+  if (!lossy) require(t.decode(ids, true) == valid);
 
   std::string whole = stream(t, ids, {});
   size_t cut = valid.size() / 3;
