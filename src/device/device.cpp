@@ -27,7 +27,8 @@ static Result<std::unique_ptr<Device>> open_cuda(std::string_view spec) {
 
 Result<std::unique_ptr<Device>> open_device(const std::string& spec, const DeviceOptions& options) {
   if (options.threads < 0 || options.threads > cpu::max_threads) {
-    return Error{Code::invalid_argument, fmt::format("{} threads asked for, 0 (one per core) to {} possible", options.threads, cpu::max_threads)};
+    return Error{Code::invalid_argument,
+                 fmt::format("{} threads asked for, 0 (one per core) to {} possible", options.threads, cpu::max_threads)};
   }
   if (spec == "cpu") return cpu::open(options);
   if (spec == "auto") {

@@ -1,8 +1,12 @@
 // Stands in for kernel/cuda/*.cu in a build without CUDA.
 #ifndef FEWBIT_CUDA
 #include "kernel/ceiling.h"
+#include "kernel/kernel.h"
 
 namespace fewbit::kernel::cuda {
+Result<const Kernels*> kernels_for(Device&, Path) {
+  return Error{Code::unsupported, "this build has no CUDA (configure with -DFEWBIT_CUDA=ON)"};
+}
 Result<Ceiling> measure_ceiling(Device&, f64) {
   return Error{Code::unsupported, "this build has no CUDA (configure with -DFEWBIT_CUDA=ON)"};
 }
