@@ -62,10 +62,25 @@ Result<Mapping> Mapping::open(const std::string& path, Mode mode) {
   return m;
 }
 
+Result<Mapping> Mapping::anonymous(size_t n) {
+  Mapping m;
+  if (n == 0) return m;
+  void* p = ::mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return Error{Code::out_of_memory, fmt::format("cannot get {} bytes of memory: {}", n, std::strerror(errno))};
+#ifdef MADV_HUGEPAGE
+  ::madvise(p, n, MADV_HUGEPAGE);  // fewer page faults while it is filled; a refusal does no harm
+#endif
+  m.data_ = static_cast<const u8*>(p);
+  m.size_ = n;
+  m.mapped_ = m.anonymous_ = true;
+  return m;
+}
+
 Mapping& Mapping::operator=(Mapping&& o) noexcept {
   std::swap(data_, o.data_);
   std::swap(size_, o.size_);
   std::swap(mapped_, o.mapped_);
+  std::swap(anonymous_, o.anonymous_);
   return *this;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gguf/reader.h"
+#include "gguf/serialize.h"
 
 namespace fewbit::gguf {
 
@@ -51,6 +52,34 @@ Result<File> File::parse(std::span<const u8> bytes, const std::string& name, con
                          split.count);
   }
   return std::move(reader.file);
+}
+
+Result<File> File::assemble(const std::string& name, std::vector<KeyValue> metadata, const std::vector<TensorInfo>& tensors,
+                            const Fill& fill) {
+  FEWBIT_TRY(Layout layout, serialize(metadata, tensors, 0));
+  File f;
+  f.path_ = name;
+  f.alignment_ = layout.alignment;
+  f.file_bytes_ = layout.file_bytes;
+  f.metadata_ = std::move(metadata);
+  for (size_t i = 0; i < f.metadata_.size(); i++) f.key_index_.emplace(f.metadata_[i].key, i);
+  std::vector<std::span<u8>> memory;
+  for (size_t i = 0; i < tensors.size(); i++) {
+    FEWBIT_TRY(Mapping m, Mapping::anonymous(layout.sizes[i]));
+    memory.push_back(m.writable());
+    Tensor t;
+    t.name = tensors[i].name;
+    t.type = tensors[i].type;
+    t.n_dims = int(tensors[i].dims.size());
+    std::copy(tensors[i].dims.begin(), tensors[i].dims.end(), t.dims.begin());
+    t.piece = int(i);  // the mapping it lies in
+    t.data = m.bytes();
+    f.tensor_index_.emplace(t.name, i);
+    f.tensors_.push_back(std::move(t));
+    f.mappings_.push_back(std::make_shared<Mapping>(std::move(m)));
+  }
+  fill(memory);
+  return f;
 }
 
 Result<File> File::open(const std::string& path, const OpenOptions& options) {

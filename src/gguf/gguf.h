@@ -70,6 +70,13 @@ struct Tensor {
   std::string shape() const;  // "512 x 1024"
 };
 
+// A tensor that is yet to be written.
+struct TensorInfo {
+  std::string name;
+  Type type;
+  std::vector<i64> dims;  // fastest first
+};
+
 struct OpenOptions {
   bool q2_0_legacy = false;  // read id 42 as group 128 (formats.md 4.31): such tensors get Type::PQ2_0, the same bytes
   bool check_data = false;   // also reject non-finite scales and forbidden codes
@@ -82,6 +89,10 @@ class File {
   static Result<File> open(const std::string& path, const OpenOptions& options = {});
   // The same from memory (tests, fuzzing): one piece, not copied.
   static Result<File> parse(std::span<const u8> bytes, const std::string& name, const OpenOptions& options = {});
+  // A model that is in no file.  fill() gets the memory of all tensors, each in pages of its own: drop() gives them back.
+  using Fill = std::function<void(const std::vector<std::span<u8>>& tensors)>;
+  static Result<File> assemble(const std::string& name, std::vector<KeyValue> metadata, const std::vector<TensorInfo>& tensors,
+                               const Fill& fill);
 
   const std::string& path() const { return path_; }
   int version() const { return version_; }
@@ -120,13 +131,8 @@ class File {
 // when finish() succeeds (temporary file, fsync, rename); a failure leaves nothing behind.
 class Writer {
  public:
-  // `data` of each tensor is given later, through write().
-  struct TensorInfo {
-    std::string name;
-    Type type;
-    std::vector<i64> dims;  // fastest first
-  };
-  // alignment 0: what the metadata says (general.alignment), else 32.
+  using TensorInfo = gguf::TensorInfo;
+  // The tensors' bytes are given later, through write().  alignment 0: what the metadata says (general.alignment), else 32.
   static Result<Writer> create(const std::string& path, const std::vector<KeyValue>& metadata, const std::vector<TensorInfo>& tensors,
                                u64 alignment = 0);
   Writer(Writer&&) noexcept;

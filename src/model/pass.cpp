@@ -1,5 +1,6 @@
 #include "model/pass.h"
 
+#include <cmath>
 #include <vector>
 
 #include "base/bits.h"
@@ -158,7 +159,16 @@ void Pass::gather(const f32* from, const i32* index, int count, int n, f32* to) 
 }
 
 void Pass::layer_done(int layer, const f32* x) {
-  if (trace && *trace && !measure_) (*trace)(layer, x, config_.n_embd, batch.cols);
+  if (measure_) return;
+  int n = config_.n_embd;
+  // A number that is not finite reaches every number of its column with the next product, so one of them tells.
+  if (non_finite_layer && *non_finite_layer < 0)
+    for (int c = 0; c < batch.cols; c++)
+      if (!std::isfinite(x[i64(c) * n])) *non_finite_layer = layer;
+  if (!trace || !*trace) return;
+  std::vector<f32> host(size_t(n) * size_t(batch.cols));
+  ctx_.device->download(host.data(), x, host.size() * sizeof(f32));
+  (*trace)(layer, host.data(), n, batch.cols);
 }
 
 }  // namespace fewbit::model

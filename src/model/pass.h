@@ -19,7 +19,7 @@ struct LayerState {
 
 // Every input of a multiply, as f32 columns: (name of the weight, expert or -1, (cols, n), n, cols).
 using InputTap = std::function<void(const std::string& weight, int expert, const f32* x, int n, int cols)>;
-using LayerTrace = std::function<void(int layer, const f32* x, int n, int cols)>;  // residual stream after a layer; device memory
+using LayerTrace = std::function<void(int layer, const f32* x, int n, int cols)>;  // residual stream after a layer, in host memory
 
 // The input of one or several weights: normed once, then transformed and laid out once for each distinct need.
 class Input {
@@ -49,6 +49,7 @@ class Pass {
   const f32* rope = nullptr;
   const InputTap* tap = nullptr;
   const LayerTrace* trace = nullptr;
+  int* non_finite_layer = nullptr;  // where device memory is host memory: set to the first layer whose output is not finite, if it is -1
 
   int cols() const { return batch.cols; }
   const Config& config() const { return config_; }

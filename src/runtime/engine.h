@@ -19,20 +19,23 @@ namespace fewbit::runtime {
 using text::Token;
 
 struct EngineOptions {
-  std::string model;                 // path, or empty with `synthetic`
-  std::string synthetic;             // "bonsai-27b:PQ2_0": random weights in memory
-  int layers = 0;                    // with synthetic: cut the depth
+  std::string model;      // path, or empty with `synthetic`
+  std::string synthetic;  // "bonsai-27b:PQ2_0": random weights in memory
+  int layers = 0;         // with synthetic: cut the depth
   u64 seed = 1;
   std::string device = "auto";
   int threads = 0;
   kernel::Path path = kernel::Path::fast;
-  int n_ctx = 0;                     // positions per sequence; 0 = min(4096, trained context)
-  int n_seqs = 1;                    // sequences that may exist at once
-  int ubatch = 512;                  // columns of one forward pass at most
+  int n_ctx = 0;                                // positions per sequence; 0 = min(4096, trained context)
+  int n_seqs = 1;                               // sequences that may exist at once
+  int ubatch = 512;                             // columns of one forward pass at most
   Type k_type = Type::F16, v_type = Type::F16;  // F32, F16, Q8_0, Q4_0 (exact path: always F32)
+  int checkpoints = 1;                          // of recurrent state, per sequence; each costs the memory of one state
+  int logits = 0;                               // columns whose logits are computed at once (planned memory); 0 = max(n_seqs, 16)
   bool repack = true;
-  bool act_int8 = false;             // BitNet's own activation rounding (eval --act int8)
+  bool act_int8 = false;  // BitNet's own activation rounding (eval --act int8)
   bool q2_0_legacy = false;
+  std::string tokenizer_pre;  // pre-tokeniser to use where the file's is unknown
   std::function<void(f64 fraction)> progress;
 };
 
@@ -40,14 +43,14 @@ struct EngineOptions {
 struct MemoryPlan {
   u64 weights_mapped = 0, weights_packed = 0, kv = 0, state = 0, scratch = 0, other = 0, available = 0;
   u64 total() const { return weights_mapped + weights_packed + kv + state + scratch + other; }
-  std::string text() const;          // one line
+  std::string text() const;  // one line
 };
 
 struct ModelInfo {
   std::string architecture, name, type;  // type: "qwen3 1.7B PQ2_0" as bench shows it
   i64 parameters = 0;
   u64 file_bytes = 0;
-  u64 bytes_per_token = 0;           // weights and recurrent state read for one decoded token (KV not counted)
+  u64 bytes_per_token = 0;  // weights and recurrent state read for one decoded token (KV not counted)
   int vocab = 0, hidden = 0, layers = 0, n_ctx_train = 0;
 };
 
@@ -55,7 +58,7 @@ struct SequenceId {
   int index = -1;
 };
 
-// Columns of one sequence in a step; logits are computed for the columns in `want` (indices into tokens).
+// Columns of one sequence in a step; logits are computed for the columns in `want` (indices into tokens, ascending).
 struct StepItem {
   SequenceId seq;
   std::vector<Token> tokens;
@@ -73,29 +76,36 @@ class Engine {
   virtual const ModelInfo& info() const = 0;
   virtual const MemoryPlan& memory() const = 0;
   virtual const gguf::File& file() const = 0;
-  virtual const text::Tokenizer* tokenizer() const = 0;  // nullptr if the file has none
+  virtual const text::Tokenizer* tokenizer() const = 0;      // nullptr if the file has none that can be used
+  virtual const std::string& tokenizer_problem() const = 0;  // why tokenizer() is nullptr
   virtual Device& device() = 0;
   virtual std::span<const kernel::Weight> weights() const = 0;
 
-  virtual Result<SequenceId> new_sequence() = 0;         // error: all n_seqs are in use
+  virtual Result<SequenceId> new_sequence() = 0;  // error: all n_seqs are in use
   virtual void free_sequence(SequenceId seq) = 0;
-  virtual int length(SequenceId seq) const = 0;          // tokens so far
+  virtual int length(SequenceId seq) const = 0;  // tokens so far
   // One batch, cut into passes of at most `ubatch` columns.  Returns the wanted logits, in order of items and of `want`:
-  // (n_wanted, vocab).  Error: a sequence would pass n_ctx; nothing was changed then.
+  // (n_wanted, vocab), valid until the next step.  Allocates nothing as long as no more than EngineOptions::logits are wanted.
+  // Error: a sequence would pass n_ctx, a token or a wanted index is out of range; nothing was changed then.
   virtual Result<std::span<const f32>> step(std::span<const StepItem> items) = 0;
-  // Greedy continuation on the device where it can (no logits copied): argmax ids of the wanted columns.
-  virtual Result<std::vector<Token>> step_argmax(std::span<const StepItem> items) = 0;
+  // The same, but only the id of the largest logit of each wanted column (the lowest id on ties); logits stay on the device.
+  virtual Result<std::span<const Token>> step_argmax(std::span<const StepItem> items) = 0;
 
   // Cuts a sequence back to n tokens.  With recurrent state this works only to a checkpoint (or 0): returns the length reached.
   virtual Result<int> truncate(SequenceId seq, int n) = 0;
-  virtual Status checkpoint(SequenceId seq) = 0;         // remembers the recurrent state at the present length
-  virtual Result<SequenceId> fork(SequenceId seq) = 0;   // shares whole KV pages, copies the state
+  // Remembers the recurrent state at the present length, in place of the oldest one when EngineOptions::checkpoints are taken.
+  // Without recurrent state there is nothing to do: truncate() reaches any length.
+  virtual Status checkpoint(SequenceId seq) = 0;
+  virtual Result<SequenceId> fork(SequenceId seq) = 0;  // shares whole KV pages, copies the state
 
   // Every operation of the next step is recorded here until set to nullptr.
   virtual void record_launches(std::vector<kernel::Launch>* to) = 0;
   // Called with every matmul input (name of the weight, expert or -1, columns as f32) for importance matrices; slow.
   using InputTap = std::function<void(const std::string& weight, int expert, const f32* x, int n, int cols)>;
   virtual void tap_inputs(InputTap tap) = 0;
+  // Called after every layer with the residual stream, (cols, n) floats in host memory; for tests, slow.
+  using LayerTrace = std::function<void(int layer, const f32* x, int n, int cols)>;
+  virtual void trace_layers(LayerTrace trace) = 0;
 };
 
 }  // namespace fewbit::runtime

@@ -1,0 +1,167 @@
+#include "runtime/plan.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "gguf/synth.h"
+
+namespace fewbit::runtime {
+namespace {
+
+std::string size_text(u64 bytes) {
+  if (bytes >= u64(10) << 30) return fmt::format("{:.1f} GiB", f64(bytes) / (1 << 30));
+  if (bytes >= u64(1) << 30) return fmt::format("{:.2f} GiB", f64(bytes) / (1 << 30));
+  return fmt::format("{:.1f} MiB", f64(bytes) / (1 << 20));
+}
+
+// What the process holds already: program, libraries, vocabulary.
+u64 resident_bytes() {
+  std::ifstream in("/proc/self/statm");
+  u64 total = 0, resident = 0;
+  in >> total >> resident;
+  return resident * u64(sysconf(_SC_PAGESIZE));
+}
+
+Result<gguf::File> open_file(const EngineOptions& o, bool dry) {
+  if (o.synthetic.empty()) return gguf::File::open(o.model, {.q2_0_legacy = o.q2_0_legacy});
+  FEWBIT_TRY(gguf::SynthOptions s, gguf::parse_synthetic(o.synthetic));
+  s.n_layers = o.layers;
+  s.seed = o.seed;
+  s.n_threads = o.threads;
+  (void)dry;
+  return gguf::synthesize(s);
+}
+
+Status check_options(const EngineOptions& o) {
+  auto range = [](const char* name, i64 v, i64 lo, i64 hi) -> Status {
+    if (v >= lo && v <= hi) return {};
+    return Error{Code::invalid_argument, fmt::format("{} is {}, allowed {} to {}", name, v, lo, hi)};
+  };
+  FEWBIT_OK(range("context (-c)", o.n_ctx, 0, 1 << 26));
+  FEWBIT_OK(range("sequences (-np)", o.n_seqs, 1, 4096));
+  FEWBIT_OK(range("ubatch (-ub)", o.ubatch, 1, 1 << 16));
+  FEWBIT_OK(range("checkpoints", o.checkpoints, 0, 64));
+  FEWBIT_OK(range("logits", o.logits, 0, 1 << 16));
+  if (o.model.empty() == o.synthetic.empty())
+    return Error{Code::invalid_argument, "one of a model file and a synthetic shape must be given"};
+  return {};
+}
+
+// Sizes that the kernels are written for.
+Status check_kernel_limits(const model::Config& c) {
+  bool attention = false, delta = false;
+  for (const auto& l : c.layers) (l.recurrent ? delta : attention) = true;
+  if (attention && c.head_dim % 16)
+    return Error{Code::unsupported, fmt::format("attention heads of {} numbers: only multiples of 16 are supported", c.head_dim)};
+  if (delta && c.delta.dim % 16)
+    return Error{Code::unsupported, fmt::format("DeltaNet heads of {} numbers: only multiples of 16 are supported", c.delta.dim)};
+  return {};
+}
+
+// The largest context that fits beside everything else, in whole pages; 0 if none does.
+i64 context_that_fits(const Prepared& p, StateOptions o, u64 rope_row) {
+  u64 fixed = p.plan.total() - p.plan.kv - rope_row * u64(p.options.n_ctx);
+  if (fixed >= p.plan.available) return 0;
+  o.n_ctx = StateCache::page_tokens;
+  u64 page = StateCache::kv_bytes(p.state, o) + rope_row * u64(StateCache::page_tokens);
+  return page ? i64((p.plan.available - fixed) / page) * StateCache::page_tokens : 0;
+}
+
+Error too_large(const Prepared& p, u64 rope_row) {
+  std::string text = fmt::format("not enough memory: {}", p.plan.text());
+  std::string would;
+  if (i64 n = context_that_fits(p, p.state_options, rope_row); n > 0) would = fmt::format("-c {}", std::min<i64>(n, p.options.n_ctx));
+  for (Type t : {Type::Q8_0, Type::Q4_0}) {
+    StateOptions o = p.state_options;
+    o.k_type = o.v_type = t;
+    if (row_bytes(Type::F32, 32) == 0 || !StateCache::check(p.state, o).ok()) continue;
+    if (StateCache::kv_bytes(p.state, o) >= p.plan.kv) continue;
+    const char* name = t == Type::Q8_0 ? "q8_0" : "q4_0";
+    if (i64 n = context_that_fits(p, o, rope_row); n > 0)
+      would += fmt::format("{}-c {} -ctk {} -ctv {}", would.empty() ? "" : ", or ", std::min<i64>(n, p.options.n_ctx), name, name);
+  }
+  if (would.empty()) would = "no context: the weights alone are too large for this machine";
+  return {Code::out_of_memory, fmt::format("{}; would fit: {}", text, would)};
+}
+
+}  // namespace
+
+std::string MemoryPlan::text() const {
+  std::string t =
+      fmt::format("{} of {} free: weights {}", size_text(total()), size_text(available), size_text(weights_mapped + weights_packed));
+  if (weights_packed && weights_mapped) t += fmt::format(" ({} packed)", size_text(weights_packed));
+  t += fmt::format(", KV {}", size_text(kv));
+  if (state) t += fmt::format(", state {}", size_text(state));
+  return t + fmt::format(", scratch {}, other {}", size_text(scratch), size_text(other));
+}
+
+model::LoadOptions load_options(const EngineOptions& o, bool dry) {
+  model::LoadOptions l;
+  l.place.repack = o.repack;
+  l.act_int8 = o.act_int8;
+  l.positions = o.n_ctx;
+  l.dry = dry;
+  l.omit = model::omissions_from_environment();
+  if (!dry) l.progress = o.progress;
+  return l;
+}
+
+Result<Prepared> prepare(const EngineOptions& options) {
+  FEWBIT_OK(check_options(options));
+  Prepared p;
+  p.options = options;
+  EngineOptions& o = p.options;
+  FEWBIT_TRY(p.device, open_device(o.device, {.threads = o.threads}));
+  FEWBIT_TRY(p.file, open_file(o, true));
+  FEWBIT_TRY(model::Config config, model::Config::read(p.file));
+  FEWBIT_OK(check_kernel_limits(config));
+
+  if (o.act_int8) o.path = kernel::Path::exact;  // a reference mode: one rounding, everything else exact
+  if (o.path == kernel::Path::exact) o.k_type = o.v_type = Type::F32;
+  if (o.n_ctx == 0) o.n_ctx = std::min(4096, config.n_ctx_train);
+  o.ubatch = int(std::min<i64>(o.ubatch, i64(o.n_ctx) * o.n_seqs));
+  if (o.logits == 0) o.logits = std::max(o.n_seqs, 16);
+  FEWBIT_TRY(p.kernels, kernel::kernels_for(*p.device, o.path));
+
+  if (!p.file.find("tokenizer.ggml.model")) {
+    p.tokenizer_problem = "the file has no vocabulary (tokenizer.ggml.model)";
+  } else if (auto t = text::Tokenizer::load(p.file, o.tokenizer_pre); t.ok()) {
+    p.tokenizer = std::move(*t);
+  } else {
+    p.tokenizer_problem = t.error().what;
+  }
+
+  kernel::Ctx ctx;
+  ctx.device = p.device.get();
+  ctx.k = p.kernels;
+  ctx.pool = p.device->pool();
+  ctx.stream = p.device->stream();
+  FEWBIT_TRY(std::unique_ptr<model::Model> dry, model::Model::load(p.file, ctx, load_options(o, true)));
+  p.state = dry->state();
+  p.state_options = {o.n_seqs, o.n_ctx, o.checkpoints, o.k_type, o.v_type};
+  FEWBIT_OK(StateCache::check(p.state, p.state_options));
+
+  int heads = 1;
+  for (const auto& l : config.layers) heads = std::max(heads, l.n_heads);
+  p.arena_bytes = dry->arena_bytes(ctx, o.ubatch, std::min(o.ubatch, o.logits));
+  p.scratch_bytes =
+      p.kernels->scratch_bytes(o.ubatch * std::max(1, config.experts.used), dry->max_width(), heads, config.head_dim, o.n_ctx);
+
+  bool cpu = p.device->kind() == DeviceKind::cpu;
+  MemoryPlan& m = p.plan;
+  u64 resident = cpu ? resident_bytes() : 0;
+  m.weights_mapped = dry->footprint().mapped;
+  m.weights_packed = dry->footprint().packed;
+  m.kv = StateCache::kv_bytes(p.state, p.state_options);
+  m.state = StateCache::recurrent_bytes(p.state, p.state_options);
+  m.scratch = p.arena_bytes + p.scratch_bytes;
+  m.other = resident + dry->footprint().other + u64(o.logits) * u64(config.n_vocab) * sizeof(f32);
+  m.available = p.device->memory_free() + resident;
+  if (m.total() > m.available) return too_large(p, u64(config.rope.n_rot) * sizeof(f32));
+  return p;
+}
+
+}  // namespace fewbit::runtime
