@@ -11,17 +11,18 @@ namespace fewbit::gguf {
 struct Imatrix {
   struct Entry {
     i64 n_in = 0, n_matrices = 1;  // n_matrices: experts, else 1
-    std::vector<f64> sums;         // (n_matrices, n_in) sums of squared inputs
+    std::vector<f64> sums;         // (n_matrices, n_in) sums of squared inputs, as the file has them
     std::vector<f64> counts;       // (n_matrices) rows seen
 
-    // Mean squared input of each column of matrix m, as the quantisers want it; empty if there are no data for it.
+    // Mean squared input of each column of matrix m, as the quantisers want it; empty if there are no data for it.  The mean of the
+    // others stands for a sum that is no number.
     std::vector<f32> importance(i64 m) const;
     i64 unused() const;  // matrices without data
   };
   std::map<std::string, Entry, std::less<>> entries;  // by the weight's tensor name
   std::vector<std::string> datasets;
   i64 chunks = 0, chunk_size = 0;
-  std::vector<std::string> notes;  // what was odd in the file, one line each: values that are not finite (taken as no data), unused experts
+  std::vector<std::string> notes;  // what was odd in the file, one line each: values that are no numbers, unused experts
 
   // GGUF form or old binary form, told apart by the first bytes.
   static Result<Imatrix> read(const std::string& path);
