@@ -50,6 +50,11 @@ Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors,
   return placed;
 }
 u64 placed_bytes(const HostTensor& t, const PlaceOptions& o) { return o.mapped ? 0 : t.data.size(); }
+Result<std::string> describe(const HostTensor& t, const PlaceOptions&) {
+  const FormatInfo* f = find_format(t.type);
+  if (!f || !f->weights) return Error{Code::unsupported, fmt::format("no exact kernel for type {}", u32(t.type))};
+  return fmt::format("dots.{}/{}.file", f->name, isa_name(cpu::best_steps().isa));
+}
 ActLayout act_layout(Type) { return ActLayout::f32; }
 u64 act_bytes(ActLayout layout, int n, int cols) {
   return u64(padded(n)) * u64(cols) * sizeof(f32) + (layout == ActLayout::token8 ? u64(cols) * sizeof(f32) : 0);
@@ -253,6 +258,7 @@ const Kernels* make(Isa isa) {
     t.path = Path::exact;
     t.place = place;
     t.placed_bytes = placed_bytes;
+    t.describe = describe;
     t.act_layout = act_layout;
     t.act_bytes = act_bytes;
     t.scratch_bytes = scratch_bytes;
