@@ -44,8 +44,20 @@ if(FEWBIT_SANITIZE)
   target_link_options(fewbit_flags INTERFACE -fsanitize=address,undefined)
 endif()
 
+if(FEWBIT_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "FEWBIT_FUZZ needs clang: cmake --preset fuzz, or -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  # Everything is watched, so that the fuzzer sees which paths an input takes; only the targets get its main().
+  target_compile_options(fewbit_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link,address,undefined
+                         -fno-sanitize-recover=all -fno-omit-frame-pointer -g>)
+  target_link_options(fewbit_flags INTERFACE -fsanitize=address,undefined)
+  add_custom_target(fuzz_targets)
+endif()
+
 # fewbit_module(NAME DEPENDS module... [LIBS target...])
-# Library fewbit_NAME of all *.cpp below this folder that are not tests or fuzz targets; test program NAME_test of all *_test.cpp.
+# Library fewbit_NAME of all *.cpp below this folder that are not tests or fuzz targets; test program NAME_test of all *_test.cpp;
+# with FEWBIT_FUZZ one libFuzzer program per X_fuzz.cpp, called X_fuzz.
 function(fewbit_module name)
   cmake_parse_arguments(M "" "" "DEPENDS;LIBS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS *.cpp)
@@ -67,5 +79,16 @@ function(fewbit_module name)
     target_compile_definitions(${name}_test PRIVATE FEWBIT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     target_link_libraries(${name}_test PRIVATE fewbit_${name} GTest::gtest_main)
     gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  endif()
+  if(FEWBIT_FUZZ)
+    list(FILTER all INCLUDE REGEX "_fuzz\\.cpp$")
+    foreach(source ${all})
+      get_filename_component(target ${source} NAME_WE)
+      add_executable(${target} ${source})
+      target_compile_definitions(${target} PRIVATE FEWBIT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+      target_link_libraries(${target} PRIVATE fewbit_${name})
+      target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+      add_dependencies(fuzz_targets ${target})
+    endforeach()
   endif()
 endfunction()
