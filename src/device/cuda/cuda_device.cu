@@ -1,0 +1,174 @@
+#include "device/cuda/cuda_device.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace fewbit::cuda {
+
+namespace {
+
+constexpr u64 ring_bytes = 1 << 20, small_transfer = ring_bytes / 4;
+
+__global__ void probe_kernel() {}
+
+std::string mib(u64 bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+Error unusable(int index, cudaError_t e) {
+  cudaGetLastError();
+  return Error{Code::unsupported, "device 'cuda:" + std::to_string(index) + "': " + cudaGetErrorString(e)};
+}
+
+std::string device_name(const cudaDeviceProp& p) {
+  return std::string(p.name) + " (sm_" + std::to_string(p.major * 10 + p.minor) + ")";
+}
+
+class CudaGraph final : public Graph {
+ public:
+  CudaGraph(cudaGraphExec_t exec, cudaStream_t stream) : exec_(exec), stream_(stream) {}
+  ~CudaGraph() override { cudaGraphExecDestroy(exec_); }
+  void launch() override { FEWBIT_CUDA_CHECK(cudaGraphLaunch(exec_, stream_)); }
+
+ private:
+  cudaGraphExec_t exec_;
+  cudaStream_t stream_;
+};
+
+}  // namespace
+
+CudaDevice::CudaDevice(int index, const cudaDeviceProp& prop)
+    : index_(index), sms_(prop.multiProcessorCount), arch_(prop.major * 10 + prop.minor), smem_(int(prop.sharedMemPerBlockOptin)), name_(device_name(prop)) {
+  const char* off = std::getenv("FEWBIT_CUDA_EARLY_LAUNCH");
+  early_ = arch_ >= 90 && !(off && off[0] == '0');
+  FEWBIT_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  FEWBIT_CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&pinned_), ring_bytes));
+}
+
+CudaDevice::~CudaDevice() {
+  cudaStreamSynchronize(stream_);
+  cudaFreeHost(pinned_);
+  cudaStreamDestroy(stream_);
+}
+
+u64 CudaDevice::memory_total() const {
+  size_t free = 0, total = 0;
+  FEWBIT_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return total;
+}
+u64 CudaDevice::memory_free() const {
+  size_t free = 0, total = 0;
+  FEWBIT_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
+Result<Buffer> CudaDevice::allocate(u64 bytes) {
+  void* p = nullptr;
+  const cudaError_t e = cudaMalloc(&p, bytes ? bytes : 1);
+  if (e == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return Error{Code::out_of_memory, id() + ": " + mib(bytes) + " asked for, " + mib(memory_free()) + " of " + mib(memory_total()) + " free"};
+  }
+  FEWBIT_CUDA_CHECK(e);
+  zero(p, bytes);
+  return Buffer(this, p, bytes);
+}
+
+void CudaDevice::release(void* data, u64) {
+  FEWBIT_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  FEWBIT_CUDA_CHECK(cudaFree(data));
+}
+
+void CudaDevice::upload(void* to, const void* from_host, u64 bytes) {
+  if (!bytes) return;
+  if (bytes > small_transfer) {  // pageable: returns when the source has been read
+    FEWBIT_CUDA_CHECK(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream_));
+    FEWBIT_CUDA_CHECK(cudaStreamSynchronize(stream_));
+    return;
+  }
+  if (pinned_at_ + bytes > ring_bytes) {
+    FEWBIT_CUDA_CHECK(cudaStreamSynchronize(stream_));
+    pinned_at_ = 0;
+  }
+  u8* at = pinned_ + pinned_at_;
+  std::memcpy(at, from_host, bytes);
+  pinned_at_ += (bytes + 63) & ~u64(63);
+  FEWBIT_CUDA_CHECK(cudaMemcpyAsync(to, at, bytes, cudaMemcpyHostToDevice, stream_));
+}
+
+void CudaDevice::download(void* to_host, const void* from, u64 bytes) {
+  if (!bytes) return;
+  if (bytes > small_transfer || pinned_at_ + bytes > ring_bytes) {
+    FEWBIT_CUDA_CHECK(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, stream_));
+    FEWBIT_CUDA_CHECK(cudaStreamSynchronize(stream_));
+    return;
+  }
+  u8* at = pinned_ + pinned_at_;
+  FEWBIT_CUDA_CHECK(cudaMemcpyAsync(at, from, bytes, cudaMemcpyDeviceToHost, stream_));
+  FEWBIT_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  std::memcpy(to_host, at, bytes);
+  pinned_at_ = 0;  // everything before has run
+}
+
+void CudaDevice::copy(void* to, const void* from, u64 bytes) {
+  if (bytes) FEWBIT_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_));
+}
+void CudaDevice::zero(void* to, u64 bytes) {
+  if (bytes) FEWBIT_CUDA_CHECK(cudaMemsetAsync(to, 0, bytes, stream_));
+}
+void CudaDevice::synchronize() { FEWBIT_CUDA_CHECK(cudaStreamSynchronize(stream_)); }
+
+bool CudaDevice::begin_record() {
+  FEWBIT_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  return true;
+}
+
+std::unique_ptr<Graph> CudaDevice::end_record() {
+  cudaGraph_t graph = nullptr;
+  FEWBIT_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph));
+  cudaGraphExec_t exec = nullptr;
+  FEWBIT_CUDA_CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  FEWBIT_CUDA_CHECK(cudaGraphDestroy(graph));
+  return std::make_unique<CudaGraph>(exec, stream_);
+}
+
+Result<std::unique_ptr<Device>> open(int index) {
+  int n = 0;
+  if (cudaError_t e = cudaGetDeviceCount(&n); e != cudaSuccess) return unusable(index, e);
+  if (index >= n) return Error{Code::not_found, "device 'cuda:" + std::to_string(index) + "': this machine has " + std::to_string(n) + " CUDA devices"};
+  cudaDeviceProp prop;
+  if (cudaError_t e = cudaGetDeviceProperties(&prop, index); e != cudaSuccess) return unusable(index, e);
+  if (cudaError_t e = cudaSetDevice(index); e != cudaSuccess) return unusable(index, e);
+  probe_kernel<<<1, 1>>>();
+  cudaError_t e = cudaGetLastError();
+  if (e == cudaSuccess) e = cudaDeviceSynchronize();
+  if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidKernelImage) {
+    return Error{Code::unsupported, "device 'cuda:" + std::to_string(index) + "': this build has no code for " + device_name(prop) + " (see FEWBIT_CUDA_ARCHS)"};
+  }
+  if (e != cudaSuccess) return unusable(index, e);
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(index, prop));
+}
+
+std::vector<DeviceInfo> list() {
+  std::vector<DeviceInfo> all;
+  int n = 0;
+  if (cudaGetDeviceCount(&n) != cudaSuccess) {
+    cudaGetLastError();
+    return all;
+  }
+  for (int i = 0; i < n; i++) {
+    DeviceInfo info;
+    info.id = "cuda:" + std::to_string(i);
+    cudaDeviceProp prop;
+    if (cudaError_t e = cudaGetDeviceProperties(&prop, i); e != cudaSuccess) {
+      info.note = cudaGetErrorString(e);
+    } else {
+      info.name = device_name(prop);
+      size_t free = 0, total = 0;
+      if (cudaSetDevice(i) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess) info.memory_total = total, info.memory_free = free;
+      if (prop.major < 8) info.note = "sm_80 or later is needed";
+    }
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
+}  // namespace fewbit::cuda

@@ -1,0 +1,349 @@
+// Attention over the paged KV cache.
+//
+//   1 prepare   q, k: RMSNorm, rotation; k, v into the cache; q into scratch
+//   2 split     keys in splits of 128: scores, softmax and weighted values of one split
+//   3 fold      splits in order: M = max(m, m_s); o = o exp(m - M) + o_s exp(m_s - M); l likewise; out = o / l, gated
+//
+// With more than 8 columns one block takes a column's splits one after another and folds in registers: the same operations in the same
+// order, so a column's bits depend on its own keys alone.
+//
+// Maths   a score is summed over the head by 32 lanes, VEC neighbours each, then a tree; values are summed key after key.
+#include <algorithm>
+
+#include "format/format.h"
+#include "kernel/cuda/common.cuh"
+#include "kernel/cuda/ops.h"
+
+namespace fewbit::kernel::cuda {
+
+namespace {
+
+constexpr int split_keys = 128, max_rows = 8, max_head_dim = 256;
+constexpr int split_columns = 8;  // up to here splits run in parallel
+
+struct Args {
+  AttentionArgs at;
+  const i32* pos;
+  const i32* seq;
+  const i32* page_table;
+  int max_pages, cols, rep, row_blocks, splits;
+  int k_row, v_row;  // bytes of a row in the cache
+  f32* q;            // scratch (cols, n_q, head_dim)
+  f32* part;         // scratch (cols, n_q, splits, head_dim + 2): m, l, o
+};
+
+__device__ __forceinline__ u8* cache_row(const Args& a, void* cache, int row_bytes, int seq, int position, int head) {
+  const int tokens = a.at.cache.page_tokens;
+  const i64 page = a.page_table[i64(seq) * a.max_pages + position / tokens];
+  return static_cast<u8*>(cache) + ((page * a.at.n_kv + head) * tokens + position % tokens) * i64(row_bytes);
+}
+
+// ---- 1 -----------------------------------------------------------------------------------------------------------------------------------
+
+// v: the head in shared memory; one warp per 32 numbers stores them in the cache's type.
+__device__ void store_row(const f32* v, int n, Type type, u8* row) {
+  const int lane = int(threadIdx.x % 32);
+  for (int b = int(threadIdx.x / 32); b * 32 < n; b += int(blockDim.x / 32)) {
+    const int i = b * 32 + lane;
+    const f32 x = i < n ? v[i] : 0;
+    if (type == Type::F32) {
+      if (i < n) reinterpret_cast<f32*>(row)[i] = x;
+    } else if (type == Type::F16) {
+      if (i < n) reinterpret_cast<__half*>(row)[i] = __float2half_rn(x);
+    } else if (type == Type::Q8_0) {
+      const f32 d = warp_max(fabsf(x)) / 127.0f, inv = d != 0 ? 1.0f / d : 0.0f;
+      u8* block = row + 34 * b;
+      if (lane == 0) *reinterpret_cast<__half*>(block) = __float2half_rn(d);
+      block[2 + lane] = u8(int(roundf(x * inv)));
+    } else {  // Q4_0: the number of largest magnitude, the first of equals, becomes -8
+      f32 m = x;
+      int at = lane;
+#pragma unroll
+      for (int s = 16; s; s /= 2) {
+        const f32 o = __shfl_xor_sync(~0u, m, s);
+        const int oa = __shfl_xor_sync(~0u, at, s);
+        if (fabsf(o) > fabsf(m) || (fabsf(o) == fabsf(m) && oa < at)) m = o, at = oa;
+      }
+      const f32 d = m / -8.0f, inv = d != 0 ? 1.0f / d : 0.0f;
+      const int code = max(0, min(15, int(x * inv + 8.5f)));
+      const int high = __shfl_down_sync(~0u, code, 16);
+      u8* block = row + 18 * b;
+      if (lane == 0) *reinterpret_cast<__half*>(block) = __float2half_rn(d);
+      if (lane < 16) block[2 + lane] = u8(code | high << 4);
+    }
+  }
+}
+
+__global__ void __launch_bounds__(128) prepare_kernel(const __grid_constant__ Args a) {
+  __shared__ f32 v[max_head_dim], partial[4];
+  early_launch();
+  early_wait();
+  const AttentionArgs& at = a.at;
+  const int c = int(blockIdx.y), hd = at.head_dim;
+  int h = int(blockIdx.x);
+  const int kind = h < at.n_q ? 0 : h < at.n_q + at.n_kv ? 1 : 2;  // q, k, v
+  h -= kind == 0 ? 0 : kind == 1 ? at.n_q : at.n_q + at.n_kv;
+  const f32* from = kind == 0 ? at.q + c * at.ldq + i64(h) * at.q_stride : (kind == 1 ? at.k + c * at.ldk : at.v + c * at.ldv) + i64(h) * hd;
+  const f32* norm = kind == 0 ? at.q_norm : kind == 1 ? at.k_norm : nullptr;
+  f32 s = 0;
+  for (int i = int(threadIdx.x); i < hd; i += 128) {
+    const f32 x = from[i];
+    v[i] = x, s = __fmaf_rn(x, x, s);
+  }
+  if (norm) {
+    const f32 factor = 1.0f / sqrtf(block_sum(s, partial) / f32(hd) + at.eps);
+    for (int i = int(threadIdx.x); i < hd; i += 128) v[i] = v[i] * factor * norm[i];
+  }
+  __syncthreads();
+  const int position = a.pos[c];
+  if (kind < 2 && at.rope) {
+    for (int i = int(threadIdx.x); i < at.n_rot / 2; i += 128) {
+      const int u = at.neox ? i : 2 * i, w = at.neox ? i + at.n_rot / 2 : 2 * i + 1;
+      const f32 cs = at.rope[(i64(position) * (at.n_rot / 2) + i) * 2], sn = at.rope[(i64(position) * (at.n_rot / 2) + i) * 2 + 1];
+      const f32 x = v[u], y = v[w];
+      v[u] = x * cs - y * sn, v[w] = x * sn + y * cs;
+    }
+    __syncthreads();
+  }
+  if (kind == 0) {
+    for (int i = int(threadIdx.x); i < hd; i += 128) a.q[(i64(c) * at.n_q + h) * hd + i] = v[i];
+  } else if (kind == 1) {
+    store_row(v, hd, at.cache.k_type, cache_row(a, at.cache.k, a.k_row, a.seq[c], position, h));
+  } else {
+    store_row(v, hd, at.cache.v_type, cache_row(a, at.cache.v, a.v_row, a.seq[c], position, h));
+  }
+}
+
+// ---- 2 -----------------------------------------------------------------------------------------------------------------------------------
+
+// VEC neighbours at element i of a cache row.
+template <int VEC>
+__device__ __forceinline__ void load_row(const u8* row, Type type, int i, f32 (&v)[VEC]) {
+  if (type == Type::F32) {
+#pragma unroll
+    for (int k = 0; k < VEC; k += 2) {
+      const float2 f = *reinterpret_cast<const float2*>(row + 4 * (i + k));
+      v[k] = f.x, v[k + 1] = f.y;
+    }
+  } else if (type == Type::F16) {
+    if constexpr (VEC == 8) {
+      const uint4 q = *reinterpret_cast<const uint4*>(row + 2 * i);
+      const u32 w[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        const float2 f = __half22float2(*reinterpret_cast<const __half2*>(&w[k]));
+        v[2 * k] = f.x, v[2 * k + 1] = f.y;
+      }
+    } else {
+#pragma unroll
+      for (int k = 0; k < VEC; k += 2) {
+        const float2 f = __half22float2(*reinterpret_cast<const __half2*>(row + 2 * (i + k)));
+        v[k] = f.x, v[k + 1] = f.y;
+      }
+    }
+  } else if (type == Type::Q8_0) {
+    const u8* b = row + i / 32 * 34;
+    const f32 d = __half2float(*reinterpret_cast<const __half*>(b));
+#pragma unroll
+    for (int k = 0; k < VEC; k++) v[k] = f32(i8(b[2 + i % 32 + k])) * d;
+  } else {
+    const u8* b = row + i / 32 * 18;
+    const f32 d = __half2float(*reinterpret_cast<const __half*>(b));
+#pragma unroll
+    for (int k = 0; k < VEC; k++) {
+      const int e = i % 32 + k;
+      v[k] = f32(int(b[2 + e % 16] >> (e / 16 * 4) & 15) - 8) * d;
+    }
+  }
+}
+__device__ __forceinline__ f32 load_one(const u8* row, Type type, int i) {
+  if (type == Type::F16) return __half2float(reinterpret_cast<const __half*>(row)[i]);
+  if (type == Type::F32) return reinterpret_cast<const f32*>(row)[i];
+  if (type == Type::Q8_0) {
+    const u8* b = row + i / 32 * 34;
+    return f32(i8(b[2 + i % 32])) * __half2float(*reinterpret_cast<const __half*>(b));
+  }
+  const u8* b = row + i / 32 * 18;
+  return f32(int(b[2 + i % 16] >> (i % 32 / 16 * 4) & 15) - 8) * __half2float(*reinterpret_cast<const __half*>(b));
+}
+
+// One (column, KV head, up to 8 of its queries); IN_ORDER: all splits one after another, else split blockIdx.x.
+template <int VEC, bool IN_ORDER>
+__global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args a) {
+  __shared__ f32 score[max_rows][split_keys];
+  __shared__ f32 top[max_rows], mass[max_rows];
+  early_launch();
+  early_wait();
+  const AttentionArgs& at = a.at;
+  const int hd = at.head_dim, lane = int(threadIdx.x % 32), warp = int(threadIdx.x / 32);
+  const int c = int(blockIdx.z), kv = int(blockIdx.y) / a.row_blocks, r0 = int(blockIdx.y) % a.row_blocks * max_rows;
+  const int rows = min(max_rows, a.rep - r0), h0 = kv * a.rep + r0;
+  const int position = a.pos[c], seq = a.seq[c], all = position / split_keys + 1;
+  const int first = IN_ORDER ? 0 : int(blockIdx.x), last = IN_ORDER ? all : first + 1;
+  if (first >= all) return;
+
+  f32 q[max_rows][VEC];
+  const int d0 = lane * VEC;
+#pragma unroll
+  for (int r = 0; r < max_rows; r++)
+#pragma unroll
+    for (int k = 0; k < VEC; k++) q[r][k] = r < rows && d0 < hd ? a.q[(i64(c) * at.n_q + h0 + r) * hd + d0 + k] : 0;
+
+  // Phase 3's thread: dimension d of rows r = g, g + G, ...
+  const int wide = hd <= 32 ? 32 : hd <= 64 ? 64 : hd <= 128 ? 128 : 256;
+  const int d = int(threadIdx.x) % wide, g = int(threadIdx.x) / wide, G = 256 / wide;
+  f32 out[max_rows], out_top[max_rows], out_mass[max_rows];
+#pragma unroll
+  for (int i = 0; i < max_rows; i++) out[i] = 0, out_top[i] = -INFINITY, out_mass[i] = 0;
+
+  for (int split = first; split < last; split++) {
+    const int k0 = split * split_keys, keys = min(split_keys, position + 1 - k0);
+    // Scores: a warp takes 4 keys at a time; 4 x 8 sums end in 32 lanes after one transposing reduction.
+    for (int k = warp * 4; k < split_keys; k += 32) {
+      f32 v[32];
+#pragma unroll
+      for (int kk = 0; kk < 4; kk++) {
+        f32 key[VEC];
+        const bool live = k + kk < keys && d0 < hd;
+        if (live) load_row<VEC>(cache_row(a, at.cache.k, a.k_row, seq, k0 + k + kk, kv), at.cache.k_type, d0, key);
+#pragma unroll
+        for (int r = 0; r < max_rows; r++) {
+          f32 s = 0;
+          if (live && r < rows)
+#pragma unroll
+            for (int i = 0; i < VEC; i++) s = __fmaf_rn(q[r][i], key[i], s);
+          v[kk * 8 + r] = s;
+        }
+      }
+#pragma unroll
+      for (int m = 16; m; m /= 2)
+#pragma unroll
+        for (int i = 0; i < m; i++) {
+          const bool up = lane & m;
+          const f32 keep = up ? v[i + m] : v[i], send = up ? v[i] : v[i + m];
+          v[i] = keep + __shfl_xor_sync(~0u, send, m);
+        }
+      const int kk = k + lane / 8, r = lane % 8;
+      score[r][kk] = kk < keys ? v[0] * at.scale : -INFINITY;
+    }
+    __syncthreads();
+    if (warp < rows) {
+      f32 s[4], m = -INFINITY;
+#pragma unroll
+      for (int i = 0; i < 4; i++) s[i] = score[warp][lane + 32 * i], m = fmaxf(m, s[i]);
+      m = warp_max(m);
+      f32 l = 0;
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        s[i] = expf(s[i] - m);
+        l += s[i];
+        score[warp][lane + 32 * i] = s[i];
+      }
+      l = warp_sum(l);
+      if (lane == 0) top[warp] = m, mass[warp] = l;
+    }
+    __syncthreads();
+    f32 o[max_rows] = {};
+    if (d < hd) {
+#pragma unroll 8
+      for (int k = 0; k < keys; k++) {
+        const f32 v = load_one(cache_row(a, at.cache.v, a.v_row, seq, k0 + k, kv), at.cache.v_type, d);
+#pragma unroll
+        for (int i = 0; i < max_rows; i++) {
+          const int r = g + G * i;
+          if (r < rows) o[i] = __fmaf_rn(score[r][k], v, o[i]);
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < max_rows; i++) {
+      const int r = g + G * i;
+      if (r >= rows) continue;
+      if constexpr (IN_ORDER) {
+        const f32 m = fmaxf(out_top[i], top[r]), x = expf(out_top[i] - m), y = expf(top[r] - m);
+        out[i] = __fmaf_rn(o[i], y, out[i] * x), out_mass[i] = __fmaf_rn(mass[r], y, out_mass[i] * x), out_top[i] = m;
+      } else {
+        f32* part = a.part + ((i64(c) * at.n_q + h0 + r) * a.splits + split) * (hd + 2);
+        if (d < hd) part[2 + d] = o[i];
+        if (d == 0) part[0] = top[r], part[1] = mass[r];
+      }
+    }
+    __syncthreads();
+  }
+  if constexpr (IN_ORDER) {
+    if (d < hd)
+#pragma unroll
+      for (int i = 0; i < max_rows; i++) {
+        const int r = g + G * i;
+        if (r >= rows) continue;
+        f32 v = out[i] / out_mass[i];
+        if (at.gated) v *= sigmoid(at.q[c * at.ldq + i64(h0 + r) * at.q_stride + hd + d]);
+        at.out[(i64(c) * at.n_q + h0 + r) * hd + d] = v;
+      }
+  }
+}
+
+// ---- 3 -----------------------------------------------------------------------------------------------------------------------------------
+
+__global__ void __launch_bounds__(256) fold_kernel(const __grid_constant__ Args a) {
+  early_launch();
+  early_wait();
+  const AttentionArgs& at = a.at;
+  const int h = int(blockIdx.x), c = int(blockIdx.y), d = int(threadIdx.x), hd = at.head_dim;
+  if (d >= hd) return;
+  const int n = a.pos[c] / split_keys + 1;
+  const f32* part = a.part + (i64(c) * at.n_q + h) * a.splits * (hd + 2);
+  f32 o = 0, top = -INFINITY, mass = 0;
+  for (int s = 0; s < n; s++, part += hd + 2) {
+    const f32 m = fmaxf(top, part[0]), x = expf(top - m), y = expf(part[0] - m);
+    o = __fmaf_rn(part[2 + d], y, o * x), mass = __fmaf_rn(part[1], y, mass * x), top = m;
+  }
+  f32 v = o / mass;
+  if (at.gated) v *= sigmoid(at.q[c * at.ldq + i64(h) * at.q_stride + hd + d]);
+  at.out[(i64(c) * at.n_q + h) * hd + d] = v;
+}
+
+template <int VEC>
+void run(Ctx& ctx, Args& a) {
+  const AttentionArgs& at = a.at;
+  LaunchShape s;
+  s.grid = dim3(unsigned(at.n_q + 2 * at.n_kv), unsigned(a.cols)), s.block = dim3(128), s.name = "attention.prepare";
+  launch(ctx, prepare_kernel, s, a);
+  s.block = dim3(256);
+  if (a.cols > split_columns) {
+    s.grid = dim3(1, unsigned(at.n_kv * a.row_blocks), unsigned(a.cols)), s.name = "attention.in_order";
+    launch(ctx, split_kernel<VEC, true>, s, a);
+    return;
+  }
+  s.grid = dim3(unsigned(a.splits), unsigned(at.n_kv * a.row_blocks), unsigned(a.cols)), s.name = "attention.split";
+  launch(ctx, split_kernel<VEC, false>, s, a);
+  s.grid = dim3(unsigned(at.n_q), unsigned(a.cols)), s.name = "attention.fold";
+  launch(ctx, fold_kernel, s, a);
+}
+
+}  // namespace
+
+void attention(Ctx& ctx, const Batch& batch, const AttentionArgs& at) {
+  FEWBIT_CHECK(at.head_dim % 16 == 0 && at.head_dim <= max_head_dim && at.n_q % at.n_kv == 0, "attention with %d heads of %d, %d KV heads", at.n_q, at.head_dim, at.n_kv);
+  Args a{};
+  a.at = at;
+  a.pos = batch.pos, a.seq = batch.seq, a.page_table = batch.page_table, a.max_pages = batch.max_pages, a.cols = batch.cols;
+  a.rep = at.n_q / at.n_kv, a.row_blocks = (a.rep + max_rows - 1) / max_rows;
+  a.splits = batch.max_pos / split_keys + 1;
+  a.k_row = int(row_bytes(at.cache.k_type, at.head_dim)), a.v_row = int(row_bytes(at.cache.v_type, at.head_dim));
+  a.q = static_cast<f32*>(ctx.scratch);
+  const u64 q_bytes = u64(batch.cols) * u64(at.n_q) * u64(at.head_dim) * 4;
+  a.part = reinterpret_cast<f32*>(static_cast<u8*>(ctx.scratch) + q_bytes);
+  const u64 need = q_bytes + (batch.cols > split_columns ? 0 : u64(batch.cols) * u64(at.n_q) * u64(a.splits) * u64(at.head_dim + 2) * 4);
+  FEWBIT_CHECK(ctx.scratch_bytes >= need, "scratch of %llu bytes, attention needs %llu", (unsigned long long)ctx.scratch_bytes, (unsigned long long)need);
+  if (at.head_dim <= 64) run<2>(ctx, a);
+  else if (at.head_dim <= 128) run<4>(ctx, a);
+  else run<8>(ctx, a);
+}
+
+u64 attention_scratch_bytes(int max_cols, int n_q_heads, int head_dim, int max_context) {
+  const u64 splits = u64(max_context) / split_keys + 1;
+  return u64(max_cols) * u64(n_q_heads) * u64(head_dim) * 4 + u64(std::min(max_cols, split_columns)) * u64(n_q_heads) * splits * u64(head_dim + 2) * 4;
+}
+
+}  // namespace fewbit::kernel::cuda

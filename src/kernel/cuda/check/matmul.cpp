@@ -1,0 +1,175 @@
+// matmul, glu, experts, embedding: every type against the definition, and bitwise the same column at every width.
+#include "kernel/cuda/check/check.h"
+#include "kernel/layout/random_blocks.h"
+
+namespace fewbit::kernel::cuda::check {
+
+namespace {
+
+const Type types[] = {Type::Q1_0,    Type::Q2_0,   Type::PQ2_0, Type::PTQ1_0, Type::TQ1_0,  Type::TQ2_0,  Type::I2_S,  Type::IQ1_S, Type::IQ1_M, Type::IQ2_XXS, Type::IQ2_XS,
+                      Type::IQ2_S,   Type::IQ3_XXS, Type::IQ3_S, Type::Q2_K,   Type::Q3_K,   Type::Q4_0,   Type::Q4_1,  Type::Q5_0,  Type::Q5_1,  Type::Q8_0,    Type::Q4_K,
+                      Type::Q5_K,    Type::Q6_K,   Type::IQ4_NL, Type::IQ4_XS, Type::MXFP4, Type::F16,   Type::BF16,  Type::F32};
+
+struct Matrix {
+  std::vector<u8> data;
+  std::vector<f32> scale, bias;
+  HostTensor tensor;
+};
+Matrix matrix(Random& random, Type type, i64 rows, i64 cols, i64 experts, bool extras) {
+  Matrix m;
+  m.data.resize(*tensor_bytes(type, u64(cols), u64(rows * experts)));
+  cpu::RandomBlocks blocks(random.engine());
+  blocks.fill(type, m.data.data(), type == Type::I2_S ? m.data.size() - 32 : m.data.size());
+  if (type == Type::I2_S) store_le<f32>(m.data.data() + m.data.size() - 32, 0.37f);
+  if (extras) m.scale = random.normals(size_t(experts)), m.bias = random.normals(size_t(rows));
+  m.tensor = {std::string(type_name(type)), type, cols, rows, experts, {}, nullptr, nullptr};
+  return m;
+}
+HostTensor& view(Matrix& m) {
+  m.tensor.data = m.data;
+  m.tensor.scale = m.scale.empty() ? nullptr : m.scale.data();
+  m.tensor.bias = m.bias.empty() ? nullptr : m.bias.data();
+  return m.tensor;
+}
+std::vector<Weight> place_on(Ctx& ctx, std::vector<HostTensor> t, GroupUse use, std::vector<Buffer>& owned) {
+  auto w = ctx.k->place(ctx, t, use, {}, owned);
+  FEWBIT_CHECK(w.ok(), "%s", w.error().what.c_str());
+  return std::move(w).value();
+}
+std::string label(Type type, i64 rows, i64 cols, int columns) {
+  return std::string(type_name(type)) + " " + std::to_string(rows) + "x" + std::to_string(cols) + "x" + std::to_string(columns);
+}
+
+constexpr f64 bound = 4e-6;  // f32 sums of exact integers
+
+void products(Rig& rig, Random& random, Type type, i64 rows, i64 cols, bool extras, const std::vector<int>& widths) {
+  std::vector<Buffer> owned, none;
+  Matrix m = matrix(random, type, rows, cols, 1, extras), g = matrix(random, type, rows, cols, 1, false);
+  const Weight w = place_on(rig.ctx, {view(m)}, GroupUse::separate, owned)[0], rw = place_on(rig.ref, {view(m)}, GroupUse::separate, none)[0];
+  const std::vector<Weight> pair = place_on(rig.ctx, {view(m), view(g)}, GroupUse::glu, owned), rpair = place_on(rig.ref, {view(m), view(g)}, GroupUse::glu, none);
+  const int most = *std::max_element(widths.begin(), widths.end());
+  const std::vector<f32> x = random.normals(size_t(cols) * most);
+  std::vector<f32> first;   // column 0 .. of the widest call, for the bitwise comparison
+  std::vector<f32> first_glu;
+  for (size_t i = widths.size(); i-- > 0;) {
+    const int n = widths[i];
+    const std::vector<f32> part(x.begin(), x.begin() + cols * n);
+    TwoActs a = make_act(rig, part, int(cols), n, rig.ctx.k->act_layout(type));
+    const bool add = extras && n % 2;
+    std::vector<f32> y = random.normals(size_t(rows) * n), before = y;
+    if (!add) std::fill(y.begin(), y.end(), NAN);
+    Buffer dy = rig.up(y);
+    const Kernels::Product p{&w, &a.gpu, dy.as<f32>(), rows, add}, rp{&rw, &a.ref, y.data(), rows, add};
+    rig.ctx.k->matmul(rig.ctx, {&p, 1});
+    rig.ref.k->matmul(rig.ref, {&rp, 1});
+    const std::vector<f32> got = rig.down<f32>(dy.data(), y.size());
+    rig.compare("matmul", label(type, rows, cols, n) + (extras ? " scale bias" : "") + (add ? " add" : ""), got, y, bound);
+    if (!add) {
+      if (first.empty()) first = got;
+      rig.same_bits("matmul.width", label(type, rows, cols, n), got, std::vector<f32>(first.begin(), first.begin() + i64(got.size())));
+    }
+    std::vector<f32> h(size_t(rows) * n, NAN);
+    Buffer dh = rig.up(h);
+    const Glu kind = extras ? Glu::relu2 : Glu::silu;
+    rig.ctx.k->glu(rig.ctx, pair[0], pair[1], a.gpu, kind, dh.as<f32>());
+    rig.ref.k->glu(rig.ref, rpair[0], rpair[1], a.ref, kind, h.data());
+    const std::vector<f32> got_h = rig.down<f32>(dh.data(), h.size());
+    rig.compare("glu", label(type, rows, cols, n), got_h, h, 4 * bound);
+    if (first_glu.empty()) first_glu = got_h;
+    rig.same_bits("glu.width", label(type, rows, cols, n), got_h, std::vector<f32>(first_glu.begin(), first_glu.begin() + i64(got_h.size())));
+  }
+}
+
+// Several products of one input in one call, of which one has f32 weights.
+void together(Rig& rig, Random& random, Type type) {
+  std::vector<Buffer> owned, none;
+  const i64 cols = 512;
+  Matrix a = matrix(random, type, 80, cols, 1, false), b = matrix(random, type, 33, cols, 1, true), c = matrix(random, Type::BF16, 48, cols, 1, false);
+  const Weight w[3] = {place_on(rig.ctx, {view(a)}, GroupUse::separate, owned)[0], place_on(rig.ctx, {view(b)}, GroupUse::separate, owned)[0], place_on(rig.ctx, {view(c)}, GroupUse::separate, owned)[0]};
+  const Weight rw[3] = {place_on(rig.ref, {view(a)}, GroupUse::separate, none)[0], place_on(rig.ref, {view(b)}, GroupUse::separate, none)[0], place_on(rig.ref, {view(c)}, GroupUse::separate, none)[0]};
+  for (int n : {1, 3}) {
+    const std::vector<f32> x = random.normals(size_t(cols) * n);
+    TwoActs q = make_act(rig, x, int(cols), n, ActLayout::q8_32), f = make_act(rig, x, int(cols), n, ActLayout::f32);
+    std::vector<f32> y[3];
+    Buffer dy[3];
+    std::vector<Kernels::Product> p, rp;
+    for (int i = 0; i < 3; i++) {
+      y[i].assign(size_t(w[i].rows + 7) * n, 0);
+      dy[i] = rig.up(y[i]);
+      p.push_back({&w[i], i == 2 ? &f.gpu : &q.gpu, dy[i].as<f32>(), w[i].rows + 7, false});
+      rp.push_back({&rw[i], i == 2 ? &f.ref : &q.ref, y[i].data(), w[i].rows + 7, false});
+    }
+    rig.ctx.k->matmul(rig.ctx, p);
+    rig.ref.k->matmul(rig.ref, rp);
+    for (int i = 0; i < 3; i++) rig.compare("matmul.together", label(w[i].type, w[i].rows, cols, n), rig.down<f32>(dy[i].data(), y[i].size()), y[i], bound);
+  }
+}
+
+void experts(Rig& rig, Random& random, Type type, int n_experts, int k, int cols) {
+  std::vector<Buffer> owned, none;
+  const i64 hidden = 512, ff = type == Type::IQ2_XS ? 768 : 256;
+  Matrix g = matrix(random, type, ff, hidden, n_experts, false), u = matrix(random, type, ff, hidden, n_experts, true), d = matrix(random, type, hidden, ff, n_experts, false);
+  u.bias.clear();
+  const std::vector<Weight> pair = place_on(rig.ctx, {view(g), view(u)}, GroupUse::glu, owned), rpair = place_on(rig.ref, {view(g), view(u)}, GroupUse::glu, none);
+  const Weight down = place_on(rig.ctx, {view(d)}, GroupUse::separate, owned)[0], rdown = place_on(rig.ref, {view(d)}, GroupUse::separate, none)[0];
+  std::vector<i32> ids(size_t(cols) * k);
+  std::vector<f32> weights(ids.size());
+  for (int c = 0; c < cols; c++)
+    for (int j = 0; j < k; j++) ids[size_t(c * k + j)] = (random.below(3) ? c * 7 : 0) % n_experts, weights[size_t(c * k + j)] = std::fabs(random.normal());
+  for (int c = 0; c < cols; c++)  // different experts in a column
+    for (int j = 0; j < k; j++) ids[size_t(c * k + j)] = (ids[size_t(c * k)] + j * (1 + c % 3)) % n_experts;
+  Buffer dids = rig.up(ids), dweights = rig.up(weights);
+  TwoActs a = make_act(rig, random.normals(size_t(hidden) * cols), int(hidden), cols, rig.ctx.k->act_layout(type));
+  std::vector<f32> h(ids.size() * size_t(ff), NAN);
+  Buffer dh = rig.up(h);
+  rig.ctx.k->moe_glu(rig.ctx, pair[0], pair[1], a.gpu, dids.as<i32>(), k, Glu::silu, dh.as<f32>());
+  rig.ref.k->moe_glu(rig.ref, rpair[0], rpair[1], a.ref, ids.data(), k, Glu::silu, h.data());
+  const std::vector<f32> got = rig.down<f32>(dh.data(), h.size());
+  const std::string name = label(type, ff, hidden, cols) + " top " + std::to_string(k);
+  rig.compare("moe_glu", name, got, h, 4 * bound);
+  TwoActs b = make_act(rig, got, int(ff), cols * k, rig.ctx.k->act_layout(type));
+  std::vector<f32> x = random.normals(size_t(hidden) * cols);
+  Buffer dx = rig.up(x);
+  rig.ctx.k->moe_down(rig.ctx, down, b.gpu, dids.as<i32>(), dweights.as<f32>(), k, dx.as<f32>());
+  rig.ref.k->moe_down(rig.ref, rdown, b.ref, ids.data(), weights.data(), k, x.data());
+  rig.compare("moe_down", name, rig.down<f32>(dx.data(), x.size()), x, 4 * bound);
+}
+
+void embedding(Rig& rig, Random& random, Type type) {
+  std::vector<Buffer> owned, none;
+  const i64 rows = 37, cols = 1024;
+  Matrix m = matrix(random, type, rows, cols, 1, false);
+  const Weight w = place_on(rig.ctx, {view(m)}, GroupUse::table, owned)[0], rw = place_on(rig.ref, {view(m)}, GroupUse::table, none)[0];
+  std::vector<i32> ids = {0, 36, 17, 5, 5};
+  std::vector<f32> signs(cols), x(ids.size() * cols), y = x;
+  for (f32& s : signs) s = random.below(2) ? 1.0f : -1.0f;
+  Buffer dids = rig.up(ids), dsigns = rig.up(signs), dx = rig.up(x);
+  rig.ctx.k->embed(rig.ctx, w, dids.as<i32>(), int(ids.size()), nullptr, dx.as<f32>());
+  rig.ref.k->embed(rig.ref, rw, ids.data(), int(ids.size()), nullptr, x.data());
+  rig.same_bits("embed", type_name(type), rig.down<f32>(dx.data(), x.size()), x);
+  Rotation r, rr;
+  r.block = rr.block = 256, r.signs = dsigns.as<f32>(), rr.signs = signs.data();
+  rig.ctx.k->embed(rig.ctx, w, dids.as<i32>(), int(ids.size()), &r, dx.as<f32>());
+  rig.ref.k->embed(rig.ref, rw, ids.data(), int(ids.size()), &rr, y.data());
+  rig.compare("embed.rotated", type_name(type), rig.down<f32>(dx.data(), y.size()), y, 1e-6);
+}
+
+}  // namespace
+
+void check_matmul(Rig& rig, bool quick) {
+  Random random(11);
+  for (Type type : types) {
+    const i64 block = format_info(type).block;
+    products(rig, random, type, 45, block >= 128 ? 3 * block : 160, true, {1, 3, 8});
+    if (quick) continue;
+    products(rig, random, type, 129, 2304, false, {1, 2, 3, 4, 5, 6, 7, 8, 9, 17});
+    products(rig, random, type, 64, 1024, false, {1, 8, 33, 140, 600});
+    embedding(rig, random, type);
+  }
+  embedding(rig, random, Type::PQ2_0);
+  for (Type type : {Type::PQ2_0, Type::Q1_0, Type::IQ3_XXS, Type::Q4_K, Type::Q6_K}) together(rig, random, type);
+  for (Type type : {Type::IQ2_XS, Type::PQ2_0, Type::Q2_K, Type::IQ3_XXS, Type::F16})
+    for (int cols : {1, 3, 40}) experts(rig, random, type, 8, quick && cols == 40 ? 2 : 4, cols);
+}
+
+}  // namespace fewbit::kernel::cuda::check

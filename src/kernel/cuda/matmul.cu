@@ -1,0 +1,295 @@
+// Which kernel multiplies: matmul, glu and the experts.
+#include <algorithm>
+
+#include "kernel/cuda/float_rows.cuh"
+#include "kernel/cuda/ops.h"
+
+namespace fewbit::kernel::cuda {
+
+namespace {
+
+bool is_rows(const Weight& w) { return w.layout_id >= layout_rows_f32; }
+
+const MvEntry& mv_entry(int layout) {
+  static const auto table = [] {
+    std::vector<MvEntry> t;
+    for (int i = 0; i < int(std::size(layout_infos)); i++) {
+      MvEntry e = mv_entry_small(i);
+      if (!e.kernel[0]) e = mv_entry_t3(i);
+      if (!e.kernel[0]) e = mv_entry_n4(i);
+      if (!e.kernel[0]) e = mv_entry_b8(i);
+      for (int n = 0; n < 2; n++) allow_smem(e.kernel[n], e.smem[n]);
+      t.push_back(e);
+    }
+    return t;
+  }();
+  return table[size_t(layout)];
+}
+
+// Blocks of the kernel that fit on the device at once.
+int resident(Ctx& ctx, int layout, int nc) {
+  static int cache[std::size(layout_infos)][2] = {};
+  int& n = cache[layout][nc];
+  if (!n) FEWBIT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, mv_entry(layout).kernel[nc], mv_threads, mv_entry(layout).smem[nc]));
+  return std::max(1, n) * device_of(ctx).sms();
+}
+
+MvProduct mv_product(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
+  const TypeLayout t = type_layout(w.type);
+  const Units units(w.layout_id, w.rows, w.cols);
+  MvProduct p{};
+  p.w = static_cast<const u8*>(w.data);
+  p.expert_bytes = units.bytes();
+  p.act = static_cast<const u8*>(a.data);
+  p.y = y, p.ldy = ldy;
+  p.scale[0] = w.scale, p.bias[0] = w.bias;
+  p.table = {{u32(t.table[0]), u32(t.table[0] >> 32), u32(t.table[1]), u32(t.table[1] >> 32)}};
+  p.factor = t.factor, p.rows = int(w.rows), p.add = add, p.bf16 = t.bf16;
+  return p;
+}
+
+void launch_mv(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std::string& shape) {
+  const int nc = a.groups || (!a.ids && a.cols > 4) ? 1 : 0;
+  const MvEntry& e = mv_entry(layout);
+  LaunchShape s;
+  const i64 items = i64(groups) * a.tiles;
+  s.grid = dim3(unsigned(std::min<i64>(items, resident(ctx, layout, nc))));
+  s.block = dim3(mv_threads);
+  s.smem = e.smem[nc];
+  s.name = e.name, s.shape = shape, s.bytes = bytes;
+  launch(ctx, e.kernel[nc], s, a);
+}
+
+std::string shape_of(const Ctx& ctx, i64 rows, i64 cols, int columns) {
+  return ctx.launches ? std::to_string(rows) + "x" + std::to_string(cols) + "x" + std::to_string(columns) : std::string();
+}
+
+void launch_rows(Ctx& ctx, const RowsArgs& a, int groups, u64 bytes) {
+  LaunchShape s;
+  const bool split = a.p.rows < 2048;
+  s.grid = dim3(unsigned(split ? a.p.rows : (a.p.rows + 7) / 8), unsigned(groups));
+  s.block = dim3(256);
+  s.name = "rows", s.shape = shape_of(ctx, a.p.rows, a.p.n, a.cols), s.bytes = bytes;
+  launch(ctx, split ? rows_kernel<8> : rows_kernel<1>, s, a);
+}
+
+RowsArgs rows_args(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
+  FEWBIT_CHECK(a.layout == ActLayout::f32, "'%s' takes f32 activations", w.name.c_str());
+  RowsArgs r{};
+  r.p.w[0] = w.data;
+  r.p.expert_bytes = u64(w.rows) * u64(w.cols) * (w.layout_id == layout_rows_f32 ? 4 : 2);
+  r.p.act = static_cast<const f32*>(a.data);
+  r.p.y = y, r.p.ldy = ldy;
+  r.p.scale[0] = w.scale, r.p.bias[0] = w.bias;
+  r.p.rows = int(w.rows), r.p.n = int(w.cols), r.p.layout = w.layout_id, r.p.add = add;
+  r.cols = a.cols;
+  return r;
+}
+
+void check_act(const Weight& w, const Act& a) {
+  FEWBIT_CHECK(a.n == w.cols && (is_rows(w) || a.layout == ActLayout::q8_32 || a.layout == ActLayout::token8), "'%s' (%lld inputs) times an activation of %d, layout %d",
+               w.name.c_str(), (long long)w.cols, a.n, int(a.layout));
+}
+
+bool interleaved(const Weight& gate, const Weight& up) { return gate.extra && gate.extra == up.extra; }
+
+MvArgs pair_args(const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h) {
+  MvArgs m{};
+  m.p[0] = mv_product(gate, a, h, gate.rows, false);
+  m.p[0].pair = true;
+  m.p[0].scale[1] = up.scale, m.p[0].bias[1] = up.bias;
+  const Units units(gate.layout_id, (gate.rows + 7) / 8 * 16, gate.cols);
+  m.p[0].expert_bytes = units.bytes();
+  m.n = 1, m.tiles = int(units.tiles), m.units = int(units.units), m.cols = a.cols, m.kind = kind;
+  return m;
+}
+
+// Entries of each expert, in groups of up to 8 columns, entries in ascending order.  One block; thread e owns expert e, e + 1024, ...
+struct GroupsArgs {
+  const i32* ids;
+  int entries, experts;
+  i32* n_groups;
+  MvGroup* groups;
+};
+__global__ void __launch_bounds__(1024) groups_kernel(GroupsArgs a) {
+  __shared__ i32 first[1025];
+  early_launch();
+  early_wait();
+  const int tid = int(threadIdx.x);
+  int base = 0;
+  for (int e0 = 0; e0 < a.experts; e0 += 1024) {
+    const int e = e0 + tid;
+    int n = 0;
+    if (e < a.experts)
+      for (int i = 0; i < a.entries; i++) n += a.ids[i] == e;
+    __syncthreads();
+    first[tid] = (n + 7) / 8;
+    __syncthreads();
+    if (tid == 0) {
+      int s = 0;
+      for (int i = 0; i < 1024; i++) {
+        const int v = first[i];
+        first[i] = s;
+        s += v;
+      }
+      first[1024] = s;
+    }
+    __syncthreads();
+    if (e < a.experts && n) {
+      int at = base + first[tid], k = 0;
+      for (int i = 0; i < a.entries; i++) {
+        if (a.ids[i] != e) continue;
+        MvGroup& g = a.groups[at + k / 8];
+        g.entry[k % 8] = i;
+        g.expert = e;
+        g.n = k % 8 + 1;
+        k++;
+      }
+    }
+    base += first[1024];
+  }
+  if (tid == 0) *a.n_groups = base;
+}
+
+constexpr u64 groups_bytes = 512 << 10;  // room for the list in front of the scratch
+constexpr int direct_entries = 64;       // up to here every entry is its own group
+
+// Fills in the grouping; returns an upper bound of the number of groups.
+int group_entries(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int experts) {
+  m.ids = ids, m.entries = entries;
+  if (entries <= direct_entries) return entries;
+  const int bound = entries / 8 + std::min(experts, entries);
+  FEWBIT_CHECK(16 + u64(bound) * sizeof(MvGroup) <= groups_bytes && ctx.scratch_bytes >= groups_bytes, "scratch of %llu bytes for %d expert groups",
+               (unsigned long long)ctx.scratch_bytes, bound);
+  auto* count = static_cast<i32*>(ctx.scratch);
+  auto* groups = reinterpret_cast<MvGroup*>(static_cast<u8*>(ctx.scratch) + 16);
+  LaunchShape s;
+  s.grid = dim3(1), s.block = dim3(1024), s.name = "moe.groups";
+  launch(ctx, groups_kernel, s, GroupsArgs{ids, entries, experts, count, groups});
+  m.groups = groups, m.n_groups = count;
+  return bound;
+}
+
+// x (cols, n) += sum over slots j in order of weights[c][j] * y[c * k + j]
+__global__ void combine_kernel(const f32* y, const f32* weights, int k, int n, f32* x) {
+  early_launch();
+  early_wait();
+  const int c = int(blockIdx.y), i = int(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= n) return;
+  f32 s = 0;
+  for (int j = 0; j < k; j++) s = __fmaf_rn(weights[c * k + j], y[(i64(c) * k + j) * n + i], s);
+  x[i64(c) * n + i] += s;
+}
+
+}  // namespace
+
+void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
+  std::vector<bool> done(products.size(), false);
+  for (size_t i = 0; i < products.size(); i++) {
+    if (done[i]) continue;
+    const Kernels::Product& q = products[i];
+    const Weight& w = *q.w;
+    check_act(w, *q.a);
+    FEWBIT_CHECK(!w.extra, "'%s' is one of a pair", w.name.c_str());
+    if (is_rows(w)) {
+      launch_rows(ctx, rows_args(w, *q.a, q.y, q.ldy, q.add), (q.a->cols + 7) / 8, w.bytes);
+      continue;
+    }
+    // All products of one kernel with the same number of inputs and columns in one launch.
+    MvArgs m{};
+    m.units = int(Units(w.layout_id, w.rows, w.cols).units), m.cols = q.a->cols;
+    u64 bytes = 0;
+    i64 rows = 0;
+    for (size_t j = i; j < products.size() && m.n < mv_products; j++) {
+      const Kernels::Product& o = products[j];
+      if (done[j] || o.w->layout_id != w.layout_id || o.w->cols != w.cols || o.a->cols != m.cols || o.w->extra) continue;
+      check_act(*o.w, *o.a);
+      MvProduct p = mv_product(*o.w, *o.a, o.y, o.ldy, o.add);
+      p.tile0 = m.tiles;
+      m.tiles += int(Units(o.w->layout_id, o.w->rows, o.w->cols).tiles);
+      m.p[m.n++] = p;
+      bytes += o.w->bytes, rows += o.w->rows;
+      done[j] = true;
+    }
+    launch_mv(ctx, m, w.layout_id, (m.cols + 7) / 8, bytes, shape_of(ctx, rows, w.cols, m.cols));
+  }
+}
+
+void glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h) {
+  check_act(gate, a);
+  if (is_rows(gate) && gate.layout_id == up.layout_id) {
+    RowsArgs r = rows_args(gate, a, h, gate.rows, false);
+    r.p.w[1] = up.data, r.p.scale[1] = up.scale, r.p.bias[1] = up.bias;
+    r.kind = kind;
+    launch_rows(ctx, r, (a.cols + 7) / 8, gate.bytes + up.bytes);
+    return;
+  }
+  if (interleaved(gate, up)) {
+    MvArgs m = pair_args(gate, up, a, kind, h);
+    launch_mv(ctx, m, gate.layout_id, (a.cols + 7) / 8, gate.bytes + up.bytes, shape_of(ctx, 2 * gate.rows, gate.cols, a.cols));
+    return;
+  }
+  // Different layouts: gate into h, up into scratch.
+  FEWBIT_CHECK(ctx.scratch_bytes >= groups_bytes + u64(a.cols) * u64(up.rows) * 4, "scratch of %llu bytes for (%d, %lld)",
+               (unsigned long long)ctx.scratch_bytes, a.cols, (long long)up.rows);
+  f32* other = reinterpret_cast<f32*>(static_cast<u8*>(ctx.scratch) + groups_bytes);
+  const Kernels::Product two[2] = {{&gate, &a, h, gate.rows, false}, {&up, &a, other, up.rows, false}};
+  matmul(ctx, two);
+  act_mul(ctx, h, other, kind, i64(a.cols) * gate.rows, h);
+}
+
+void moe_glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, const i32* ids, int k, Glu kind, f32* h) {
+  check_act(gate, a);
+  const int entries = a.cols * k;
+  if (is_rows(gate)) {
+    FEWBIT_CHECK(gate.layout_id == up.layout_id, "'%s' and '%s' differ in type", gate.name.c_str(), up.name.c_str());
+    RowsArgs r = rows_args(gate, a, h, gate.rows, false);
+    r.p.w[1] = up.data, r.p.scale[1] = up.scale, r.p.bias[1] = up.bias;
+    r.kind = kind, r.ids = ids, r.entries = entries, r.act_div = k;
+    launch_rows(ctx, r, entries, u64(k) * (gate.bytes + up.bytes) / u64(gate.experts));
+    return;
+  }
+  FEWBIT_CHECK(interleaved(gate, up), "experts '%s' and '%s' are no pair", gate.name.c_str(), up.name.c_str());
+  MvArgs m = pair_args(gate, up, a, kind, h);
+  m.act_div = k;
+  const int groups = group_entries(ctx, m, ids, entries, int(gate.experts));
+  launch_mv(ctx, m, gate.layout_id, groups, u64(k) * (gate.bytes + up.bytes) / u64(gate.experts), shape_of(ctx, 2 * gate.rows, gate.cols, entries));
+}
+
+void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const f32* weights, int k, f32* x) {
+  check_act(down, a);
+  const int cols = a.cols / k, n = int(down.rows);
+  const u64 per_col = u64(k) * u64(n) * 4;
+  FEWBIT_CHECK(ctx.scratch_bytes >= groups_bytes + per_col, "scratch of %llu bytes for one column of '%s'", (unsigned long long)ctx.scratch_bytes, down.name.c_str());
+  const int chunk = int(std::min<u64>(u64(cols), (ctx.scratch_bytes - groups_bytes) / per_col)) / 8 * 8;
+  const int step = chunk ? chunk : int(std::min<u64>(u64(cols), (ctx.scratch_bytes - groups_bytes) / per_col));
+  f32* y = reinterpret_cast<f32*>(static_cast<u8*>(ctx.scratch) + groups_bytes);
+  for (int c = 0; c < cols; c += step) {
+    const int now = std::min(step, cols - c), entries = now * k;
+    const u64 bytes = u64(k) * down.bytes / u64(down.experts);
+    Act part = a;
+    part.cols = entries;
+    if (is_rows(down)) {
+      part.data = static_cast<f32*>(a.data) + i64(c) * k * a.n;
+      RowsArgs r = rows_args(down, part, y, n, false);
+      r.ids = ids + c * k, r.entries = entries, r.act_div = 1;
+      launch_rows(ctx, r, entries, bytes);
+    } else {
+      FEWBIT_CHECK(c * k % 8 == 0, "experts' columns in eights");
+      part.data = static_cast<u8*>(a.data) + act_block_at(act_units(a.n), c * k, 0);
+      MvArgs m{};
+      m.p[0] = mv_product(down, part, y, n, false);
+      const Units units(down.layout_id, down.rows, down.cols);
+      m.n = 1, m.tiles = int(units.tiles), m.units = int(units.units), m.cols = entries, m.act_div = 1;
+      const int groups = group_entries(ctx, m, ids + c * k, entries, int(down.experts));
+      launch_mv(ctx, m, down.layout_id, groups, bytes, shape_of(ctx, down.rows, down.cols, entries));
+    }
+    LaunchShape s;
+    s.grid = dim3(unsigned((n + 255) / 256), unsigned(now)), s.block = dim3(256), s.name = "moe.combine";
+    launch(ctx, combine_kernel, s, y, weights + c * k, k, n, x + i64(c) * n);
+  }
+}
+
+u64 matmul_scratch_bytes(int max_cols, int max_n) { return groups_bytes + 2 * u64(max_cols) * u64(max_n) * 4 + (1 << 20); }
+
+}  // namespace fewbit::kernel::cuda

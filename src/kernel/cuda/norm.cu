@@ -1,0 +1,178 @@
+// h = RMSNorm(x) w, rotated, quantised: everything between two multiplies in one launch.
+//
+// Shapes   x: (cols, ldx) f32     w: (n) or none     outs: per entry an Act, rotated by its own Rotation
+// Grid     chunks of the row x columns x outputs.  Each block sums the whole row (it lies in L2) and transforms its own chunk.
+// Order    the sum of squares: thread i takes float4 i, i + T, ..., then a warp tree, then the warps in order; T depends on the
+//          rotation alone, so a column's bits do not depend on how many columns there are.
+#include "kernel/cuda/act_layout.h"
+#include "kernel/cuda/ops.h"
+#include "kernel/cuda/rotate.cuh"
+
+namespace fewbit::kernel::cuda {
+
+namespace {
+
+struct NormOut {
+  void* data;
+  ActLayout layout;
+  int block;          // of the rotation, 1: none
+  const f32* signs;
+  int perm_k_heads, perm_rep, perm_width;
+};
+struct NormArgs {
+  const f32* x;
+  i64 ldx;
+  int n, cols;
+  const f32* w;
+  f32 eps;
+  int n_outs;
+  NormOut outs[4];
+};
+
+__device__ __forceinline__ u32 magnitude(f32 v) { return __float_as_uint(v) & 0x7fffffffu; }
+
+// 4 neighbours at p of column c -> q8_32: 8 threads share a group of 32.
+__device__ __forceinline__ void store_q8(u8* act, int units, int c, int p, float4 v, bool write, bool fixed, f32 fixed_s) {
+  u32 m = max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
+#pragma unroll
+  for (int s = 1; s < 8; s *= 2) m = max(m, __shfl_xor_sync(~0u, m, s));
+  const bool finite = m < 0x7f800000u;
+  int q[4];
+  f32 d;
+  if (fixed) {  // token8: one scale per column
+    d = 1.0f / fixed_s;
+    const f32 vs[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) q[i] = max(-128, min(127, int(rintf(vs[i] * fixed_s))));
+  } else {
+    d = __uint_as_float(m) / 127.0f;
+    const f32 vs[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) q[i] = m && finite ? max(-127, min(127, int(roundf(vs[i] / d)))) : 0;
+  }
+  if (!finite) {
+    d = __uint_as_float(0x7fc00000u);
+    q[0] = q[1] = q[2] = q[3] = 0;
+  }
+  int sum = q[0] + q[1] + q[2] + q[3];
+  sum += __shfl_xor_sync(~0u, sum, 1);
+  sum += __shfl_xor_sync(~0u, sum, 2);
+  const int other = __shfl_xor_sync(~0u, sum, 4);
+  if (!write) return;
+  u8* block = act + act_block_at(units, c, p / 128);
+  const int k = p % 128, j = k / 32;
+  *reinterpret_cast<u32*>(block + act_q_at(c % 8, k)) = u32(q[0] & 255) | u32(q[1] & 255) << 8 | u32(q[2] & 255) << 16 | u32(q[3] & 255) << 24;
+  if (k % 32 == 0) {
+    *reinterpret_cast<f32*>(block + act_d_of(c % 8, j)) = d;
+    *reinterpret_cast<u32*>(block + act_sum_of(c % 8, j)) = u32(sum & 0xffff) | u32(other) << 16;
+  }
+}
+
+__global__ void norm_kernel(const __grid_constant__ NormArgs a) {
+  __shared__ float4 exchange[1024];
+  __shared__ f32 partial[64];
+  early_launch();
+  const NormOut& out = a.outs[blockIdx.z];
+  const int c = int(blockIdx.y), p = int(blockIdx.x * blockDim.x + threadIdx.x) * 4;
+  const f32* x = a.x + c * a.ldx;
+  early_wait();
+
+  f32 factor = 1;
+  if (a.w) {
+    f32 s = 0;
+    for (int i = int(threadIdx.x) * 4; i < a.n; i += int(blockDim.x) * 4) {
+      const float4 v = *reinterpret_cast<const float4*>(x + i);
+      s = __fmaf_rn(v.x, v.x, s), s = __fmaf_rn(v.y, v.y, s), s = __fmaf_rn(v.z, v.z, s), s = __fmaf_rn(v.w, v.w, s);
+    }
+    factor = 1.0f / sqrtf(block_sum(s, partial) / f32(a.n) + a.eps);
+  }
+  f32 scale8 = 0;
+  if (out.layout == ActLayout::token8) {  // the column's largest magnitude (such models have no rotation)
+    f32 m = 0;
+    for (int i = int(threadIdx.x); i < a.n; i += int(blockDim.x)) m = fmaxf(m, fabsf(a.w ? x[i] * factor * a.w[i] : x[i]));
+    m = warp_max(m);
+    if (threadIdx.x % 32 == 0) partial[32 + threadIdx.x / 32] = m;
+    __syncthreads();
+    for (int i = 0; i < int(blockDim.x) / 32; i++) m = fmaxf(m, partial[32 + i]);
+    scale8 = 127.0f / fmaxf(m, 1e-5f);
+  }
+
+  float4 v = make_float4(0, 0, 0, 0);
+  if (p < a.n) {
+    int src = p;
+    if (out.perm_k_heads) {
+      const int head = p / out.perm_width, g = head / out.perm_rep, r = head % out.perm_rep;
+      src = (r * out.perm_k_heads + g) * out.perm_width + p % out.perm_width;
+    }
+    v = *reinterpret_cast<const float4*>(x + src);
+    if (a.w) {
+      const float4 w = *reinterpret_cast<const float4*>(a.w + src);
+      v = make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w);
+    }
+    if (out.signs) {
+      const float4 s = *reinterpret_cast<const float4*>(out.signs + p);
+      v = make_float4(v.x * s.x, v.y * s.y, v.z * s.z, v.w * s.w);
+    }
+  }
+  if (out.block > 1) v = rotate4(v, out.block, exchange);
+  if (out.layout == ActLayout::f32) {
+    if (p < a.n) *reinterpret_cast<float4*>(static_cast<f32*>(out.data) + i64(c) * a.n + p) = v;
+  } else {
+    store_q8(static_cast<u8*>(out.data), act_units(a.n), c, p, v, p < act_units(a.n) * 128, out.layout == ActLayout::token8, scale8);
+  }
+}
+
+}  // namespace
+
+void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 eps, f32* plain, std::span<const Kernels::ActOut> outs) {
+  FEWBIT_CHECK(n % 4 == 0 && ldx % 4 == 0, "norm of %d numbers, %lld apart", n, (long long)ldx);
+  int at = 0;
+  bool plain_done = plain == nullptr;
+  while (at < int(outs.size()) || !plain_done) {  // one launch per block size; usually one
+    NormArgs a{x, ldx, n, cols, w, eps, 0, {}};
+    int threads = 0;
+    if (!plain_done) {
+      a.outs[a.n_outs++] = NormOut{plain, ActLayout::f32, 1, nullptr, 0, 0, 0};
+      threads = 256;
+      plain_done = true;
+    }
+    while (at < int(outs.size()) && a.n_outs < 4) {
+      const Act& act = *outs[at].act;
+      FEWBIT_CHECK(act.n == n && act.cols == cols && act.layout != ActLayout::q8_256, "activation (%d, %d) of a norm over (%d, %d)", act.cols, act.n, cols, n);
+      NormOut o{act.data, act.layout, 1, nullptr, 0, 0, 0};
+      if (const Rotation* r = outs[at].rotation) {
+        FEWBIT_CHECK(r->block >= 1 && r->block <= max_rotation && n % r->block == 0, "rotation block %d of %d numbers", r->block, n);
+        FEWBIT_CHECK(!r->perm_k_heads || (!w && r->perm_width % 4 == 0), "permuted input of a norm");
+        o.block = r->block, o.signs = r->signs, o.perm_k_heads = r->perm_k_heads, o.perm_rep = r->perm_rep, o.perm_width = r->perm_width;
+      }
+      const int t = rotation_threads(o.block);
+      if (threads && t != threads) break;
+      threads = t;
+      a.outs[a.n_outs++] = o;
+      at++;
+    }
+    LaunchShape s;
+    s.grid = dim3(unsigned((act_units(n) * 128 + 4 * threads - 1) / (4 * threads)), unsigned(cols), unsigned(a.n_outs));
+    s.block = dim3(unsigned(threads));
+    s.name = w ? "norm" : "act";
+    s.shape = ctx.launches ? std::to_string(n) + "x" + std::to_string(cols) : std::string();
+    launch(ctx, norm_kernel, s, a);
+  }
+}
+
+ActLayout act_layout(Type type) {
+  switch (type) {
+    case Type::F32:
+    case Type::F16:
+    case Type::BF16:
+      return ActLayout::f32;
+    default:
+      return ActLayout::q8_32;
+  }
+}
+
+u64 act_bytes(ActLayout layout, int n, int cols) {
+  return layout == ActLayout::f32 ? u64(n) * u64(cols) * sizeof(f32) : act_q8_bytes(n, cols);
+}
+
+}  // namespace fewbit::kernel::cuda

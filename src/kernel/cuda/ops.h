@@ -1,0 +1,36 @@
+// The operations of the CUDA table, one .cu file per family; table.cu puts them into a Kernels.
+#pragma once
+#include "kernel/kernel.h"
+
+namespace fewbit::kernel::cuda {
+
+// place.cu
+Result<std::vector<Weight>> place(Ctx&, std::span<const HostTensor>, GroupUse, const PlaceOptions&, std::vector<Buffer>& owned);
+u64 placed_bytes(const HostTensor&, const PlaceOptions&);
+Result<std::string> describe(const HostTensor&, const PlaceOptions&);
+// norm.cu
+ActLayout act_layout(Type);
+u64 act_bytes(ActLayout, int n, int cols);
+void norm(Ctx&, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 eps, f32* plain, std::span<const Kernels::ActOut> outs);
+// embed.cu
+void embed(Ctx&, const Weight& table, const i32* ids, int cols, const Rotation* inverse, f32* x);
+// matmul.cu
+void matmul(Ctx&, std::span<const Kernels::Product>);
+void glu(Ctx&, const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h);
+void moe_glu(Ctx&, const Weight& gate, const Weight& up, const Act& a, const i32* ids, int k, Glu kind, f32* h);
+void moe_down(Ctx&, const Weight& down, const Act& a, const i32* ids, const f32* weights, int k, f32* x);
+u64 matmul_scratch_bytes(int max_cols, int max_n);
+// attention.cu
+void attention(Ctx&, const Batch&, const AttentionArgs&);
+u64 attention_scratch_bytes(int max_cols, int n_q_heads, int head_dim, int max_context);
+// delta_net.cu
+void delta_net(Ctx&, const Batch&, const DeltaNetArgs&);
+u64 delta_net_scratch_bytes(int max_cols, int max_n);
+// steps.cu
+void act_mul(Ctx&, const f32* gate, const f32* up, Glu kind, i64 count, f32* h);
+void route(Ctx&, const f32* logits, int experts, int k, int cols, f32 scale, i32* ids, f32* weights);
+void add_gated(Ctx&, f32* x, const f32* y, const f32* gate, int n, int cols);
+void gather(Ctx&, const f32* from, const i32* index, int count, int n, f32* to);
+void argmax(Ctx&, const f32* logits, int n, int cols, i32* ids);
+
+}  // namespace fewbit::kernel::cuda
