@@ -25,6 +25,9 @@ void add_synth(CLI::App& app, Run& run);
 void add_devices(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_perplexity(CLI::App& app, Run& run);
+void add_ceiling(CLI::App& app, Run& run);
+void add_launches(CLI::App& app, Run& run);
+void add_batched_bench(CLI::App& app, Run& run);
 
 // An error in how the program was called: exit 2.
 struct UsageError {
