@@ -1,0 +1,3 @@
+#include "app/cli/sampling.h"
+
+namespace fewbit::cli {}  // namespace fewbit::cli
