@@ -17,7 +17,7 @@ Result<GenerateResult> generate(Engine& engine, SequenceId seq, std::span<const 
                  fmt::format("the prompt needs {} positions, the context has {} (-c)", engine.length(seq) + i64(prompt.size()), n_ctx)};
   }
   const text::Tokenizer* tokenizer = engine.tokenizer();
-  if (!tokenizer) return Error{Code::unsupported, "the model has no tokenizer"};
+  if (!tokenizer) return Error{Code::unsupported, engine.tokenizer_problem()};
 
   GenerateResult r;
   r.prompt_tokens = int(prompt.size());

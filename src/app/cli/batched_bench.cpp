@@ -34,7 +34,8 @@ static Result<Timing> once(runtime::Engine& e, int pp, int tg, int pl) {
   }
   Timing t;
   f64 t0 = now();
-  FEWBIT_TRY(std::vector<Token> next, e.step_argmax(items));
+  FEWBIT_TRY(std::span<const Token> first, e.step_argmax(items));
+  std::vector<Token> next(first.begin(), first.end());
   t.prefill = now() - t0;
   t0 = now();
   for (int i = 0; i < tg; i++) {
@@ -42,7 +43,8 @@ static Result<Timing> once(runtime::Engine& e, int pp, int tg, int pl) {
       items[size_t(s)].tokens.assign(1, next[size_t(s)]);
       items[size_t(s)].want.assign(1, 0);
     }
-    FEWBIT_TRY(next, e.step_argmax(items));
+    FEWBIT_TRY(std::span<const Token> ids, e.step_argmax(items));
+    next.assign(ids.begin(), ids.end());
   }
   t.decode = now() - t0;
   for (const StepItem& i : items) e.free_sequence(i.seq);

@@ -196,7 +196,7 @@ static Status bench(BenchOptions& o) {
   }
   if (cases.empty()) usage("bench: nothing to measure (-p 0 -n 0)");
   for (const Case& c : cases) longest = std::max<i64>(longest, i64(c.prompt) + c.gen + c.depth);
-  runtime::EngineOptions base = o.model.resolve();
+  FEWBIT_TRY(runtime::EngineOptions base, o.model.resolve());
   if (base.n_ctx == 0) base.n_ctx = int(longest);
   if (longest > base.n_ctx) usage(fmt::format("-c {}: a case needs {} positions", base.n_ctx, longest));
   std::vector<i64> threads = o.threads.empty() ? std::vector<i64>{base.threads} : parse_ints("-t", o.threads, 1, 1024);
@@ -209,7 +209,7 @@ static Status bench(BenchOptions& o) {
           ModelOptions m = o.model;
           if (!k.empty()) m.k_type = k;
           if (!v.empty()) m.v_type = v;
-          runtime::EngineOptions eo = m.resolve();
+          FEWBIT_TRY(runtime::EngineOptions eo, m.resolve());
           eo.n_ctx = base.n_ctx;
           eo.threads = int(t);
           eo.ubatch = int(ub);

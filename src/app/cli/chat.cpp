@@ -153,7 +153,7 @@ void add_chat(CLI::App& app, Run& run) {
   app.add_flag("--no-think", o->no_think, "ask the template for answers without a thought");
   run = [o]() -> Status {
     FEWBIT_TRY(auto engine, o->model.load());
-    if (!engine->tokenizer()) return Error{Code::unsupported, "the model has no tokenizer"};
+    if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};
     FEWBIT_TRY(auto params, o->sampling.resolve(engine->file()));
     FEWBIT_TRY(auto talk, runtime::Conversation::load(engine->file(), *engine->tokenizer()));
     if (o->no_think) talk.variables()["enable_thinking"] = false;

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "format/format.h"
+#include "runtime/default_model.h"
 
 namespace fewbit::cli {
 
@@ -93,6 +94,8 @@ Status write_npy(const std::string& path, const std::vector<f32>& data, i64 rows
   return write_bytes(path, out.data(), out.size());
 }
 
+Result<std::string> default_model() { return runtime::default_model_path(); }
+
 // ---- the model -----------------------------------------------------------------------------------------------------------------
 
 void ModelOptions::add(CLI::App& app, bool optional_model) {
@@ -116,11 +119,11 @@ void ModelOptions::add(CLI::App& app, bool optional_model) {
   app.add_flag("--q2-0-legacy", engine.q2_0_legacy, "read type 42 in its old layout of 128 weights");
 }
 
-runtime::EngineOptions ModelOptions::resolve() const {
+Result<runtime::EngineOptions> ModelOptions::resolve() const {
   runtime::EngineOptions o = engine;
   if (o.model.empty() && o.synthetic.empty()) {
     if (!optional_) usage("-m MODEL (or --synthetic SHAPE:TYPE) is required");
-    o.model = default_model();
+    FEWBIT_TRY(o.model, default_model());
   }
   if (o.layers && o.synthetic.empty()) usage("--layers goes with --synthetic");
   o.k_type = cache_type("-ctk", k_type);
@@ -132,7 +135,7 @@ runtime::EngineOptions ModelOptions::resolve() const {
 }
 
 Result<std::unique_ptr<runtime::Engine>> ModelOptions::load() {
-  runtime::EngineOptions o = resolve();
+  FEWBIT_TRY(runtime::EngineOptions o, resolve());
   FEWBIT_TRY(auto plan, runtime::Engine::plan(o));
   log::info("{}", plan.text());
   return runtime::Engine::load(o);

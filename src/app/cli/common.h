@@ -21,7 +21,7 @@ struct ModelOptions {
   void add(CLI::App& app, bool optional_model);
   // Checks the values (UsageError), prints the memory plan, loads.
   Result<std::unique_ptr<runtime::Engine>> load();
-  runtime::EngineOptions resolve() const;
+  Result<runtime::EngineOptions> resolve() const;
 
  private:
   bool optional_ = false;
@@ -36,7 +36,7 @@ Status write_bytes(const std::string& path, const void* data, size_t n);  // "-"
 Status write_npy(const std::string& path, const std::vector<f32>& data, i64 rows, i64 cols);
 
 // The file of -m, or the model that ships.
-std::string default_model();
+Result<std::string> default_model();
 
 // Set by Ctrl-C while a Cancel lives; the second Ctrl-C ends the program the usual way.
 class Cancel {

@@ -18,7 +18,7 @@ static Result<std::vector<Token>> input_tokens(const Engine& engine, const std::
     for (i64 id : parse_ints("--tokens", ids, 0, engine.info().vocab - 1)) tokens.push_back(Token(id));
     return tokens;
   }
-  if (!engine.tokenizer()) return Error{Code::unsupported, "the model has no tokenizer: use --tokens"};
+  if (!engine.tokenizer()) return Error{Code::unsupported, engine.tokenizer_problem() + "; use --tokens"};
   tokens = engine.tokenizer()->encode(prompt, {.add_special = true, .parse_special = true});
   if (tokens.empty()) return Error{Code::invalid_argument, "-p: the text gives no tokens"};
   return tokens;

@@ -55,7 +55,7 @@ static Status perplexity_command(PerplexityCommand& o) {
   }
   FEWBIT_TRY(auto engine, o.model.load());
   if (o.tokens_file.empty()) {
-    if (!engine->tokenizer()) return Error{Code::unsupported, "the model has no tokenizer: use --tokens-file"};
+    if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem() + "; use --tokens-file"};
     tokens = engine->tokenizer()->encode(text, {.add_special = true, .parse_special = false});
   }
   Cancel cancel;

@@ -34,7 +34,7 @@ static Status run_command(RunCommand& o) {
   if (o.prompt.empty() == o.file.empty()) usage("run: one of -p TEXT and -f FILE is required");
   if (!o.file.empty()) { FEWBIT_TRY(o.prompt, read_text(o.file)); }
   FEWBIT_TRY(auto engine, o.model.load());
-  if (!engine->tokenizer()) return Error{Code::unsupported, "the model has no tokenizer"};
+  if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};
   FEWBIT_TRY(auto params, o.sampling.resolve(engine->file()));
   FEWBIT_TRY(auto prompt, prompt_tokens(o, *engine));
   FEWBIT_TRY(auto seq, engine->new_sequence());

@@ -9,7 +9,8 @@
 namespace fewbit::cli {
 
 static Result<text::Tokenizer> open_tokenizer(const std::string& path, const std::string& pre) {
-  FEWBIT_TRY(auto file, gguf::File::open(path.empty() ? default_model() : path));
+  FEWBIT_TRY(std::string name, path.empty() ? default_model() : Result<std::string>(path));
+  FEWBIT_TRY(auto file, gguf::File::open(name));
   return text::Tokenizer::load(file, pre);
 }
 
@@ -75,7 +76,7 @@ void add_template(CLI::App& app, Run& run) {
     if (!o->file.empty()) {
       FEWBIT_TRY(source, read_text(o->file));
     } else {
-      where = o->model.empty() ? default_model() : o->model;
+      FEWBIT_TRY(where, o->model.empty() ? default_model() : Result<std::string>(o->model));
       FEWBIT_TRY(auto file, gguf::File::open(where));
       FEWBIT_TRY(source, file.get_string("tokenizer.chat_template", ""));
       if (source.empty()) return Error{Code::not_found, fmt::format("{}: the file has no tokenizer.chat_template", where)};
