@@ -106,7 +106,7 @@ class Chat {
     }
     FEWBIT_TRY(size_t same, reuse(ids));
     runtime::Sampler sampler(params_);
-    params_.seed++;  // the next turn draws other numbers; the whole conversation repeats for a seed
+    if (params_.seed >= 0) params_.seed++;  // the next turn draws other numbers; the whole conversation repeats for a seed
     runtime::GenerateOptions g;
     g.max_tokens = o_.n;
     g.cancel = &Cancel::flag();

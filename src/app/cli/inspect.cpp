@@ -50,8 +50,8 @@ void add_inspect(CLI::App& app, Run& run) {
   app.add_flag("--q2-0-legacy", o->legacy, "read type 42 in its old layout of 128 weights");
   app.add_option("--device", o->device, "auto, cpu, cuda, cuda:N");
   run = [o]() -> Status {
-    FEWBIT_TRY(auto file,
-               gguf::File::open(o->model.empty() ? default_model() : o->model, {.q2_0_legacy = o->legacy, .check_data = o->check}));
+    FEWBIT_TRY(std::string path, o->model.empty() ? default_model() : Result<std::string>(o->model));
+    FEWBIT_TRY(auto file, gguf::File::open(path, {.q2_0_legacy = o->legacy, .check_data = o->check}));
     gguf::InspectOptions options;
     if (o->full) options = {.list_items = 0, .string_bytes = 0};
     Json summary = gguf::inspect(file, options);

@@ -14,4 +14,19 @@ void SamplingOptions::add(CLI::App& app) {
   app.add_option("--seed", seed, "the same seed gives the same text");
 }
 
+Result<runtime::SampleParams> SamplingOptions::resolve(const gguf::File& file) const {
+  runtime::SampleParams p = runtime::sampling_defaults(file);
+  if (temp) p.temperature = f32(*temp);
+  if (top_k) p.top_k = *top_k;
+  if (top_p) p.top_p = f32(*top_p);
+  if (min_p) p.min_p = f32(*min_p);
+  if (repeat) p.repeat_penalty = f32(*repeat);
+  if (presence) p.presence_penalty = f32(*presence);
+  if (frequency) p.frequency_penalty = f32(*frequency);
+  if (last_n) p.penalty_last_n = *last_n;
+  if (seed) p.seed = *seed;
+  FEWBIT_OK(p.check());
+  return p;
+}
+
 }  // namespace fewbit::cli

@@ -11,7 +11,7 @@ namespace fewbit::cli {
 struct SamplingOptions {
   std::optional<f64> temp, top_p, min_p, repeat, presence, frequency;
   std::optional<int> top_k, last_n;
-  std::optional<u64> seed;
+  std::optional<i64> seed;
 
   void add(CLI::App& app);
   Result<runtime::SampleParams> resolve(const gguf::File& file) const;
