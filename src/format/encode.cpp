@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "format/decode.h"
@@ -15,10 +17,24 @@ void encode_as([[maybe_unused]] const f32* x, [[maybe_unused]] const f32* q, [[m
   if constexpr (has_encoder<F>() && !HasTail<F>) encode(F{}, x, q, n, out);
 }
 
+// Largest bit pattern of the magnitudes: ordered as the values are, and no float operation that a compiler could not reorder.
+u32 largest_bits(std::span<const f32> x) {
+  u32 m = 0;
+  for (f32 v : x) m = std::max(m, std::bit_cast<u32>(v) & 0x7fffffff);
+  return m;
+}
+
+// Blocks with an f16 scale cannot come near this (65504 * 32 * 127 is 2.7e8), and no sum of the searches overflows below it.
+constexpr f32 too_large = 0x1p30f;
+
 Status check_input(const FormatInfo& f, std::span<const f32> x, std::span<const f32> importance) {
   if (!f.has_encoder) return Error{Code::unsupported, fmt::format("{}: this type cannot be written", f.name)};
-  for (size_t i = 0; i < x.size(); i++)
-    if (!std::isfinite(x[i])) return Error{Code::invalid_argument, fmt::format("{}: element {} is {}", f.name, i, x[i])};
+  const bool f32_range = f.block == 1 || f.type == Type::MXFP4 || f.type == Type::Q8_K || f.type == Type::NVFP4 || f.type == Type::I2_S;
+  if (largest_bits(x) >= std::bit_cast<u32>(f32_range ? INFINITY : too_large))
+    for (size_t i = 0; i < x.size(); i++)
+      if (!std::isfinite(x[i]) || (!f32_range && std::abs(x[i]) >= too_large))
+        return Error{Code::invalid_argument,
+                     fmt::format("{}: element {} is {}{}", f.name, i, x[i], std::isfinite(x[i]) ? ", too large for the type" : "")};
   if (importance.empty()) {
     if (f.needs_importance) return Error{Code::invalid_argument, fmt::format("{}: needs an importance matrix", f.name)};
   } else {

@@ -19,7 +19,7 @@ inline i32 rint_to(f32 v, i32 lo, i32 hi) { return i32(clamped(v, f32(lo), f32(h
 // Nearest integer, ties away from zero.  The addend is the float below one half: with 0.5 itself, 0.49999997 would become 1.
 inline i32 rhaz_to(f32 v, i32 lo, i32 hi) {
   const f32 c = clamped(v, f32(lo), f32(hi));
-  return i32(c + (c < 0 ? -0.49999997f : 0.49999997f));
+  return i32(c + std::copysign(0.49999997f, c));
 }
 
 // 1 / d, or 0 where d is 0 or so small that 1 / d is infinite: such a block counts as zero.

@@ -53,8 +53,6 @@ constexpr f64 mean_code() {
 
 template <class F>
 constexpr bool is_ternary_2bit = std::is_same_v<F, Q2_0> || std::is_same_v<F, PQ2_0> || std::is_same_v<F, TQ2_0> || std::is_same_v<F, I2_S>;
-template <class F>
-constexpr bool is_base3 = std::is_same_v<F, TQ1_0> || std::is_same_v<F, PTQ1_0>;
 
 // Code 3 becomes 1, the weight 0: half of the weights are 0, a quarter each +1 and -1.
 inline void three_to_one(u8* p, size_t n) {

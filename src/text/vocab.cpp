@@ -61,13 +61,9 @@ Result<VocabKeys> read_vocab_keys(const gguf::File& file) {
     k.types = std::move(*ints);
   }
   if (const gguf::Value* v = file.find(full("scores"))) {
-    if (auto floats = v->as_floats()) {
-      k.scores = std::move(*floats);
-    } else if (auto ints = v->as_ints()) {  // some writers narrow an all-zero array to u8
-      k.scores.assign(ints->begin(), ints->end());
-    } else {
-      return wrong_kind(file, "scores", "an array of numbers");
-    }
+    auto floats = v->as_floats();
+    if (!floats) return wrong_kind(file, "scores", "an array of floats");
+    k.scores = std::move(*floats);
   }
   for (auto [key, name] : id_keys) {
     std::string id_key = std::string(key) + "_token_id";
