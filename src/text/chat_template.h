@@ -1,5 +1,9 @@
-// A conversation to a prompt: a small, safe interpreter of the Jinja subset that published chat templates use.
-// No file access; bounded steps, depth and output.  spec: tokenizer.md section 9.
+// A conversation to a prompt: a small, safe interpreter of the Jinja subset that published chat templates use, set up as the
+// transformers library sets up jinja2 (trim_blocks, lstrip_blocks, loop controls, tojson without HTML escapes, raise_exception,
+// strftime_now).  No file access; bounded steps, depth, text and memory.  spec: tokenizer.md section 9.
+//
+//   FEWBIT_TRY(auto t, ChatTemplate::parse(source));
+//   FEWBIT_TRY(std::string prompt, t.render({{"messages", ...}, {"add_generation_prompt", true}}));
 #pragma once
 #include <memory>
 #include <string>
@@ -7,8 +11,18 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "text/render_limits.h"
 
 namespace fewbit::text {
+
+// Fills the gaps between what clients send and what templates read (tokenizer.md 9.1).  Messages that are not objects are left alone.
+enum class MissingContent { keep, none, empty };
+struct Preparation {
+  bool parse_arguments = true;                            // tool call arguments: a string that holds a JSON object becomes the object
+  bool join_parts = false;                                // content [{"type": "text", "text": a}, ...] becomes the string a + ...
+  MissingContent missing_content = MissingContent::keep;  // a message without content (or with null): left, null, or ""
+};
+Json prepare_variables(const Json& variables, const Preparation&);
 
 class ChatTemplate {
  public:
@@ -19,8 +33,12 @@ class ChatTemplate {
   ~ChatTemplate();
 
   // `variables`: an object; every key becomes a template variable (messages, tools, add_generation_prompt, enable_thinking, ...).
-  // Preprocessing as tokenizer.md 9.1 (string tool arguments become objects, ...).
-  Result<std::string> render(const Json& variables) const;
+  // A string `date_string` also fixes what strftime_now gives, whatever its format.
+  //
+  // Tool call arguments are parsed as in Preparation.  Content is first given as it came.  Where the template cannot take it (it fails,
+  // or prints an array of parts or a missing content as Python would), arrays are joined, then missing content becomes null, then "".
+  // Errors: invalid_argument with line and construct; what the template says through raise_exception is passed on in its words.
+  Result<std::string> render(const Json& variables, const RenderLimits& limits = {}) const;
 
  private:
   struct State;

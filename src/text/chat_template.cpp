@@ -1,0 +1,139 @@
+#include "text/chat_template.h"
+
+#include <fmt/format.h>
+
+#include <new>
+
+#include "text/jinja_ast.h"
+#include "text/jinja_interp.h"
+
+namespace fewbit::text {
+namespace {
+
+constexpr size_t kMaxSource = size_t{16} << 20;
+
+// One line, of bounded length: it may quote the template, or what it says through raise_exception.
+Error to_error(const jinja::Failure& f) {
+  std::string what = f.what.substr(0, f.what.size() > 2000 ? jinja::byte_offset(f.what, 2000) : f.what.npos);
+  for (char& c : what) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  return Error{f.code, fmt::format("chat template line {}: {}", f.line, what)};
+}
+
+bool is_text_part(const Json& part) {
+  return part.is_string() ||
+         (part.is_object() && part.contains("text") && part["text"].is_string() && part.value("type", Json("text")) == "text");
+}
+
+void parse_arguments(Json& message) {
+  auto calls = message.find("tool_calls");
+  if (calls == message.end() || !calls->is_array()) return;
+  for (Json& call : *calls) {
+    if (!call.is_object()) continue;
+    // {"function": {"name", "arguments"}}, or the inner object alone
+    Json& function = call.contains("function") && call["function"].is_object() ? call["function"] : call;
+    auto arguments = function.find("arguments");
+    if (arguments == function.end() || !arguments->is_string()) continue;
+    Json parsed = Json::parse(arguments->get_ref<const std::string&>(), nullptr, false);
+    if (parsed.is_object()) *arguments = std::move(parsed);
+  }
+}
+
+// Nothing when a part is no text: such content stays as it is.
+std::optional<std::string> joined_parts(const Json& parts) {
+  std::string text;
+  for (const Json& part : parts) {
+    if (!is_text_part(part)) return {};
+    text += (part.is_string() ? part : part["text"]).get_ref<const std::string&>();
+  }
+  return text;
+}
+
+bool lacks_content(const Json& message) { return !message.contains("content") || message["content"].is_null(); }
+
+// What some message's content gives reason to try.
+struct Odd {
+  bool parts = false, missing = false;
+};
+Odd odd_content(const Json& variables) {
+  Odd odd;
+  auto messages = variables.find("messages");
+  if (messages == variables.end() || !messages->is_array()) return odd;
+  for (const Json& message : *messages) {
+    if (!message.is_object()) continue;
+    odd.missing |= lacks_content(message);
+    odd.parts |= message.contains("content") && message["content"].is_array() && joined_parts(message["content"]).has_value();
+  }
+  return odd;
+}
+
+}  // namespace
+
+Json prepare_variables(const Json& variables, const Preparation& p) {
+  Json out = variables;
+  if (auto tools = out.find("tools"); tools != out.end() && tools->is_array() && tools->empty()) out.erase("tools");
+  auto messages = out.find("messages");
+  if (messages == out.end() || !messages->is_array()) return out;
+  for (Json& message : *messages) {
+    if (!message.is_object()) continue;
+    if (p.parse_arguments) parse_arguments(message);
+    if (p.join_parts && message.contains("content") && message["content"].is_array()) {
+      if (auto text = joined_parts(message["content"])) message["content"] = *text;
+    }
+    if (p.missing_content != MissingContent::keep && lacks_content(message)) {
+      message["content"] = p.missing_content == MissingContent::none ? Json(nullptr) : Json("");
+    }
+  }
+  return out;
+}
+
+struct ChatTemplate::State {
+  jinja::Tree tree;
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<State> s) : s_(std::move(s)) {}
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
+  if (source.size() > kMaxSource) {
+    return Error{Code::invalid_argument, fmt::format("chat template: {} bytes, at most {} are read", source.size(), kMaxSource)};
+  }
+  try {
+    return ChatTemplate(std::make_unique<State>(State{jinja::parse(source)}));
+  } catch (const jinja::Failure& f) { return to_error(f); } catch (const std::bad_alloc&) {
+    return Error{Code::out_of_memory, "chat template: out of memory while reading it"};
+  }
+}
+
+Result<std::string> ChatTemplate::render(const Json& variables, const RenderLimits& limits) const {
+  if (!variables.is_object()) {
+    return Error{Code::invalid_argument, fmt::format("chat template: the variables must be a JSON object, not {}", variables.type_name())};
+  }
+  Odd odd = odd_content(variables);
+  std::vector<Preparation> attempts{{}};
+  if (odd.parts) attempts.push_back({.join_parts = true});
+  if (odd.missing) {
+    attempts.push_back({.join_parts = odd.parts, .missing_content = MissingContent::none});
+    attempts.push_back({.join_parts = odd.parts, .missing_content = MissingContent::empty});
+  }
+  std::optional<Error> first_error;
+  std::optional<std::string> first_prompt;  // with something printed that the template does not know
+  for (const Preparation& attempt : attempts) {
+    try {
+      jinja::Interp interp(s_->tree, limits);
+      std::string prompt = interp.render(prepare_variables(variables, attempt));
+      if (!interp.printed_watched) return prompt;
+      if (!first_prompt) first_prompt = std::move(prompt);
+    } catch (const jinja::Failure& f) {
+      if (!first_error) first_error = to_error(f);
+      if (f.limit) break;
+    } catch (const std::bad_alloc&) { return Error{Code::out_of_memory, "chat template: out of memory"}; }
+  }
+  if (first_prompt) return *first_prompt;
+  return *first_error;
+}
+
+}  // namespace fewbit::text
