@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   Rig& rig = **opened;
+  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);
   rig.verbose = std::strcmp(argv[argc - 1], "-v") == 0;
   std::printf("{\"device\":\"%s\",\"stage\":\"%s\"}\n", rig.gpu->name().c_str(), stage.c_str());
   if (stage == "verify" || stage == "quick") {

@@ -160,7 +160,7 @@ void check_matmul(Rig& rig, bool quick) {
   Random random(11);
   for (Type type : types) {
     const i64 block = format_info(type).block;
-    products(rig, random, type, 45, block >= 128 ? 3 * block : 160, true, {1, 3, 8});
+    products(rig, random, type, 45, block >= 128 ? 3 * block : std::max<i64>(8, 5 * block) / 8 * 8, true, {1, 3, 8});
     if (quick) continue;
     products(rig, random, type, 129, 2304, false, {1, 2, 3, 4, 5, 6, 7, 8, 9, 17});
     products(rig, random, type, 64, 1024, false, {1, 8, 33, 140, 600});
