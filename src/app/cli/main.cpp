@@ -1,4 +1,5 @@
 // fewbit COMMAND [options].  See docs/cli.md.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -87,6 +88,14 @@ int main(int argc, char** argv) {
     std::fputs(app.help().c_str(), stderr);
     return 2;
   }
+  for (const std::string& a : args) {
+    if (a.empty() || a[0] == '-') continue;
+    auto known = [&](const Entry& x) { return a == x.name; };
+    if (a == "help" || std::any_of(std::begin(entries), std::end(entries), known)) break;
+    std::string names;
+    for (const Entry& x : entries) names += " " + std::string(x.name);
+    return fail(fmt::format("unknown command '{}'; commands:{}", a, names), 2);
+  }
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(reversed);
@@ -94,13 +103,8 @@ int main(int argc, char** argv) {
     for (CLI::App* s : app.get_subcommands()) return std::fputs(s->help().c_str(), stdout), 0;
     return std::fputs(app.help().c_str(), stdout), 0;
   } catch (const CLI::CallForVersion&) { return std::puts(version_text().c_str()), 0; } catch (const CLI::ParseError& e) {
-    std::string known;
-    if (app.get_subcommands().empty()) {
-      for (const Entry& x : entries) known += (known.empty() ? "; commands: " : " ") + std::string(x.name);
-    } else {
-      known = fmt::format("; see fewbit {} --help", app.get_subcommands()[0]->get_name());
-    }
-    return fail(e.what() + known, 2);
+    const auto used = app.get_subcommands();
+    return fail(fmt::format("{}; see fewbit {}--help", one_line(e.what()), used.empty() ? "" : used[0]->get_name() + " "), 2);
   }
   log::set_level(quiet ? log::Level::error : verbose ? log::Level::debug : log::Level::warn);
   if (help->parsed()) {

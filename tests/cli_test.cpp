@@ -1,0 +1,172 @@
+// The contract of the command line (docs/cli.md): exit codes, one-line errors, keys that scripts read.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/json.h"
+
+namespace fs = std::filesystem;
+using fewbit::Json;
+
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string slurp(const fs::path& p) {
+  std::ifstream in(p, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Through the shell: the arguments below are our own.
+Outcome call(const std::string& args, const std::string& input = "") {
+  static int n = 0;
+  const fs::path dir = fs::path(testing::TempDir()) / ("fewbit_cli_" + std::to_string(getpid()) + "_" + std::to_string(n++));
+  fs::create_directories(dir);
+  std::ofstream(dir / "in", std::ios::binary) << input;
+  const std::string cmd = std::string(FEWBIT_BINARY) + " " + args + " < " + (dir / "in").string() + " > " + (dir / "out").string() +
+                          " 2> " + (dir / "err").string();
+  Outcome r;
+  const int status = std::system(cmd.c_str());
+  r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  r.out = slurp(dir / "out");
+  r.err = slurp(dir / "err");
+  fs::remove_all(dir);
+  return r;
+}
+
+int lines(const std::string& s) { return int(std::count(s.begin(), s.end(), '\n')); }
+
+const std::string dense = std::string(FEWBIT_SOURCE_DIR) + "/models/mini-dense.pq2_0.gguf";
+
+}  // namespace
+
+TEST(Cli, WrongCallsExitTwoWithOneLineThatNamesTheOption) {
+  const struct {
+    const char *args, *names;
+  } cases[] = {
+      {"bogus", "bogus"},
+      {"run --no-such-option", "--no-such-option"},
+      {"run", "-p"},
+      {"eval --tokens 1,x", "'x'"},
+      {"eval --tokens 1,99999999 --exact", "99999999"},
+      {"eval --tokens 1 --ubatch -3", "--ubatch"},
+      {"eval --tokens 1 -t 0", "--threads"},
+      {"eval --tokens 1 -ctk q5_0", "-ctk"},
+      {"eval --tokens 1 -ctk", "ctk"},
+      {"decode --type Q9_9 a b", "Q9_9"},
+      {"bench -o yaml", "yaml"},
+      {"bench -p 0 -n 0", "nothing to measure"},
+      {"run -p x --temp hot", "--temp"},
+      {"synth no-such-shape PQ2_0 /tmp/x", "no-such-shape"},
+      {"perplexity", "-f"},
+      {"help nothing", "nothing"},
+  };
+  for (const auto& c : cases) {
+    Outcome r = call(c.args);
+    EXPECT_EQ(r.code, 2) << c.args << "\n" << r.err;
+    EXPECT_EQ(lines(r.err), 1) << c.args << "\n" << r.err;
+    EXPECT_NE(r.err.find(c.names), std::string::npos) << c.args << "\n" << r.err;
+    EXPECT_EQ(r.out, "") << c.args;
+  }
+}
+
+TEST(Cli, BadFilesExitOneWithOneLineThatNamesThem) {
+  const std::string garbage = testing::TempDir() + "fewbit_garbage.gguf";
+  std::ofstream(garbage) << "GGUX this is not a model file at all";
+  for (const std::string& args : {std::string("inspect /no/such/file.gguf"), "inspect " + garbage, "eval --tokens 1 -m " + garbage,
+                                  std::string("run -p x -m /no/such/file.gguf"), "tokenize -m " + garbage + " x",
+                                  std::string("decode --type PQ2_0 /no/such/file /dev/null"), std::string("perplexity -f /no/such/file"),
+                                  std::string("template /no/such/file"), std::string("run -f /no/such/file"), std::string("inspect /tmp"),
+                                  std::string("eval --tokens 1 --device cuda:77"), std::string("eval --tokens 1 --device abacus")}) {
+    Outcome r = call(args);
+    EXPECT_EQ(r.code, 1) << args << "\n" << r.err;
+    EXPECT_EQ(lines(r.err), 1) << args << "\n" << r.err;
+    EXPECT_EQ(r.out, "") << args;
+  }
+}
+
+TEST(Cli, HelpAndVersionExitZero) {
+  EXPECT_EQ(call("--version").code, 0);
+  EXPECT_NE(call("--version").out.find("compiler"), std::string::npos);
+  EXPECT_EQ(call("help").code, 0);
+  for (const char* c : {"run", "chat", "eval", "tokenize", "detokenize", "template", "inspect", "decode", "encode", "synth", "devices",
+                        "bench", "perplexity"}) {
+    Outcome r = call(std::string(c) + " --help");
+    EXPECT_EQ(r.code, 0) << c;
+    EXPECT_NE(r.out.find(c), std::string::npos) << c;
+    EXPECT_EQ(call(std::string("help ") + c).out, r.out);
+  }
+}
+
+TEST(Cli, EvalContinuesGreedilyAndWritesLogits) {
+  const std::string npy = testing::TempDir() + "fewbit_logits.npy";
+  Outcome r = call("eval -m " + dense + " --tokens 1,2,3 --greedy 4 --json --logits " + npy);
+  ASSERT_EQ(r.code, 0) << r.err;
+  Json j = Json::parse(r.out);
+  EXPECT_EQ(j["greedy"].size(), 4u);
+  const std::string file = slurp(npy);
+  EXPECT_EQ(file.substr(0, 6), "\x93NUMPY");
+  EXPECT_NE(file.find("(3, 8192)"), std::string::npos);
+  EXPECT_EQ((file.size() - 3 * 8192 * 4) % 64, 0u);
+  Outcome one = call("eval -m " + dense + " --tokens 1,2,3 --greedy 4 --json --ubatch 1 -t 1");
+  EXPECT_EQ(Json::parse(one.out)["greedy"], j["greedy"]);
+}
+
+TEST(Cli, RunGivesTheSameTextForASeed) {
+  const std::string args = "run -m " + dense + " -n 12 -p Hello --seed 5 --temp 0.9";
+  Outcome a = call(args), b = call(args + " -t 1");
+  ASSERT_EQ(a.code, 0) << a.err;
+  EXPECT_FALSE(a.out.empty());
+  EXPECT_EQ(a.out, b.out);
+  EXPECT_NE(a.err.find("tok/s"), std::string::npos);
+}
+
+TEST(Cli, TokensGoThereAndBack) {
+  Outcome ids = call("tokenize -m " + dense + " 'A fox, 12 lanterns!'");
+  ASSERT_EQ(ids.code, 0) << ids.err;
+  std::string list = ids.out.substr(0, ids.out.find('\n'));
+  EXPECT_EQ(call("detokenize -m " + dense + " '" + list + "'").out, "A fox, 12 lanterns!");
+  EXPECT_EQ(call("tokenize -m " + dense + " -f -", "A fox, 12 lanterns!").out, ids.out);
+}
+
+TEST(Cli, InspectAndBenchSpeakJson) {
+  Json i = Json::parse(call("inspect --json " + dense).out);
+  for (const char* key : {"architecture", "variant", "metadata", "tensors", "bits_per_weight"}) EXPECT_TRUE(i.contains(key)) << key;
+  for (const Json& t : i["tensors"]) { EXPECT_TRUE(t["shape"].size() < 2 || t.contains("kernel") || t.contains("refusal")) << t.dump(); }
+  Json b = Json::parse(call("bench -m " + dense + " -p 8 -n 4 -r 2 -o json").out);
+  ASSERT_EQ(b.size(), 2u);
+  for (const char* key : {"model_type", "n_prompt", "n_gen", "n_depth", "n_threads", "avg_ts", "stddev_ts", "samples_ts", "bytes_per_token",
+                          "read_gb_s", "share_of_read", "device", "cpu"}) {
+    EXPECT_TRUE(b[1].contains(key)) << key;
+  }
+}
+
+TEST(Cli, ChatAnswersResetsAndSaves) {
+  const std::string saved = testing::TempDir() + "fewbit_chat.json";
+  Outcome r = call("chat -m " + dense + " -n 6 --temp 0", "hello\nand now?\n/save " + saved + "\n/nonsense\n/reset\n/exit\n");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(Json::parse(slurp(saved))["messages"].size(), 4u);
+  EXPECT_NE(r.out.find("/nonsense"), std::string::npos);
+}
+
+TEST(Cli, DecodeEncodeRoundTrip) {
+  const std::string v = std::string(FEWBIT_SOURCE_DIR) + "/tests/data/vectors/", blocks = testing::TempDir() + "fewbit_blocks",
+                    floats = testing::TempDir() + "fewbit_floats";
+  ASSERT_EQ(call("encode --type PQ2_0 " + v + "PQ2_0.input.f32.bin " + blocks).code, 0);
+  EXPECT_EQ(slurp(blocks), slurp(v + "PQ2_0.quant.bin"));
+  ASSERT_EQ(call("decode --type PQ2_0 " + v + "PQ2_0.packed.bin " + floats).code, 0);
+  EXPECT_EQ(slurp(floats), slurp(v + "PQ2_0.f32.bin"));
+  Outcome odd = call("decode --type PQ2_0 " + dense + " /dev/null");
+  EXPECT_EQ(odd.code, 1);
+  EXPECT_EQ(lines(odd.err), 1);
+}
