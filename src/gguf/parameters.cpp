@@ -144,8 +144,10 @@ struct Checker {
     FEWBIT_TRY(i64 scores, list("tokenizer.ggml.scores", ValueType::f32));
     FEWBIT_TRY(i64 types, list("tokenizer.ggml.token_type", ValueType::i32));
     FEWBIT_TRY([[maybe_unused]] i64 merges, list("tokenizer.ggml.merges", ValueType::string));
-    if (scores >= 0 && scores != tokens) return fail("tokenizer.ggml.scores", "has {} elements for {} tokens", scores, tokens);
-    if (types >= 0 && types != tokens) return fail("tokenizer.ggml.token_type", "has {} elements for {} tokens", types, tokens);
+    for (auto [key, n] : {std::pair("tokenizer.ggml.scores", scores), {"tokenizer.ggml.token_type", types}}) {
+      if (n >= 0 && tokens < 0) return fail(key, "has {} elements, but tokenizer.ggml.tokens is missing", n);
+      if (n >= 0 && n != tokens) return fail(key, "has {} elements for {} tokens", n, tokens);
+    }
     // Special ids out of range are ignored with a warning where they are used (tokenizer.md section 1); here only their kind counts.
     for (const KeyValue& kv : file.metadata()) {
       if (!kv.key.starts_with("tokenizer.ggml.") || !kv.key.ends_with("_token_id")) continue;

@@ -52,9 +52,13 @@ std::vector<TensorInfo> infos_of(const Plan& plan) {
 
 Result<File> synthesize(const SynthOptions& options) {
   FEWBIT_TRY(Plan plan, plan_synthetic(options));
-  ThreadPool pool(options.n_threads, false);
-  return File::assemble(options.shape + ":" + type_name(options.type), std::move(plan.metadata), infos_of(plan),
-                        [&](const std::vector<std::span<u8>>& memory) { fill(plan.tensors, 0, memory, options.seed, pool); });
+  const std::vector<TensorInfo> infos = infos_of(plan);
+  return File::assemble(options.shape + ":" + type_name(options.type), std::move(plan.metadata), infos,
+                        [&](const std::vector<std::span<u8>>& memory) {
+                          if (!options.fill) return;
+                          ThreadPool pool(options.n_threads, false);
+                          fill(plan.tensors, 0, memory, options.seed, pool);
+                        });
 }
 
 Status write_synthetic(const SynthOptions& options, const std::string& path) {

@@ -15,6 +15,7 @@ struct SynthOptions {
   int n_layers = 0;       // 0: as many as the shape has
   u64 seed = 1;
   int n_threads = 0;  // for filling; 0: all cores
+  bool fill = true;   // false: synthesize() leaves all tensors in untouched zero pages, for those who only want the shapes
 };
 
 std::vector<std::string> synth_shapes();

@@ -135,6 +135,11 @@ TEST(Synth, FileAndMemoryAreTheSame) {
     EXPECT_TRUE(std::equal(t.data.begin(), t.data.end(), m->data.begin(), m->data.end())) << t.name;
   }
   EXPECT_EQ(memory->get_int("llama.block_count", {}).value(), 1);
+  o.fill = false;
+  auto shapes = synthesize(o);
+  ASSERT_TRUE(shapes.ok());
+  EXPECT_EQ(shapes->tensors().size(), file->tensors().size());
+  EXPECT_EQ(shapes->tensor("blk.0.ffn_up.weight")->data[5000], 0);
   const Tensor* t = memory->tensor("blk.0.ffn_up.weight");
   memory->drop(*t);
   EXPECT_EQ(t->data[5000], 0);
