@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <numeric>
@@ -16,6 +16,11 @@
 namespace fewbit::runtime {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
+constexpr bool slow_build = true;
+#else
+constexpr bool slow_build = false;
+#endif
 constexpr f32 inf = std::numeric_limits<f32>::infinity(), nan = std::numeric_limits<f32>::quiet_NaN();
 
 // Everything off: the plain softmax at temperature 1.
@@ -280,7 +285,7 @@ Token chain(const SampleParams& p, const std::vector<f32>& x, f64 uniform) {
 
 TEST(Sampler, SameAsTheFullSort) {
   std::mt19937 rng(11);
-  int differ = 0, cases = 20000;
+  int differ = 0, cases = 8000;
   for (int i = 0; i < cases; i++) {
     size_t n = 1 + rng() % (i % 10 == 0 ? 5000 : 300);
     std::vector<f32> x(n);
@@ -376,7 +381,7 @@ TEST(SampleParams, DefaultsOfTheFile) {
   EXPECT_EQ(p.repeat_penalty, 1.05f);
 }
 
-// Qwen3.5's vocabulary; the bound is for a busy machine.
+// Qwen3.5's vocabulary.  Most of these take 0.1 ms, the flat one with top-p 20; processor time, so a busy machine does not matter.
 TEST(Sampler, LargeVocabularyIsQuick) {
   std::vector<f32> x(248320);
   std::mt19937 rng(3);
@@ -390,10 +395,9 @@ TEST(Sampler, LargeVocabularyIsQuick) {
   for (const SampleParams& p : all) {
     for (const std::vector<f32>* logits : {&x, &rising, &flat}) {
       Sampler s(p);
-      auto begin = std::chrono::steady_clock::now();
+      std::clock_t begin = std::clock();
       for (int i = 0; i < 4; i++) s.accept(s.sample(*logits));
-      std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-      EXPECT_LT(seconds.count(), 1);
+      EXPECT_LT(f64(std::clock() - begin) / CLOCKS_PER_SEC, 4 * (slow_build ? 1.0 : 0.1));
     }
   }
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <random>
 #include <string>
 #include <thread>
@@ -18,6 +18,11 @@ namespace fewbit::text {
 namespace {
 
 using Ids = std::vector<Token>;
+#if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
+constexpr bool slow_build = true;
+#else
+constexpr bool slow_build = false;
+#endif
 
 // Warnings are right where a test makes a bad file, but passing tests are silent.
 struct Quiet {
@@ -430,9 +435,9 @@ TEST(Tokenizer, ManyThreads) {
   EXPECT_EQ(bad, std::vector<int>(4));
 }
 
-// Texts made to be slow: each must take far less than a second, also where the machine is busy.
+// Texts made to be slow: each must take far less than a second of processor time.  What grows with the square takes minutes.
 TEST(Tokenizer, HostileTextsTakeBoundedTime) {
-  constexpr size_t n = 200'000;
+  constexpr size_t n = 100'000;
   std::string specials, alternating;
   for (size_t i = 0; i < n / 10; i++) specials += "<|im_end|>";
   for (size_t i = 0; i < n / 2; i++) alternating += "\n ";
@@ -450,10 +455,10 @@ TEST(Tokenizer, HostileTextsTakeBoundedTime) {
   for (const char* pre : {"gpt-2", "smollm", "qwen2", "qwen35", "llama-bpe", "default", "spm"}) {
     Tokenizer t = make(std::string_view(pre) == "spm" ? tiny_spm() : tiny_bpe(pre));
     for (const std::string& text : texts) {
-      auto begin = std::chrono::steady_clock::now();
+      std::clock_t begin = std::clock();
       Ids ids = t.encode(text);
-      std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-      EXPECT_LT(seconds.count(), 2) << pre << " on " << text.substr(0, 10);
+      f64 seconds = f64(std::clock() - begin) / CLOCKS_PER_SEC;
+      EXPECT_LT(seconds, slow_build ? 10 : 1) << pre << " on " << text.substr(0, 10);
       EXPECT_EQ(t.decode(ids, true), to_valid_utf8(text));
     }
   }
