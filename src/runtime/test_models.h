@@ -24,7 +24,8 @@ inline Json read_json(const std::string& path) {
 // tests/data/oracles/NAME.f16.gguf.gz, unpacked once per run of the program.
 inline std::string oracle_model(const std::string& name) {
   namespace fs = std::filesystem;
-  fs::path to = fs::path(testing::TempDir()) / ("fewbit_oracle_" + name + "_" + std::to_string(getpid()) + ".gguf");
+  fs::path to =
+      fs::path(testing::TempDir()) / ("fewbit_oracle_" + fs::path(name).filename().string() + "_" + std::to_string(getpid()) + ".gguf");
   if (fs::exists(to)) return to.string();
   std::string from = FEWBIT_SOURCE_DIR "/tests/data/oracles/" + name + ".f16.gguf.gz";
   gzFile in = gzopen(from.c_str(), "rb");
@@ -32,9 +33,7 @@ inline std::string oracle_model(const std::string& name) {
   std::ofstream out(to, std::ios::binary);
   std::vector<char> buffer(1 << 20);
   for (int n; in && (n = gzread(in, buffer.data(), unsigned(buffer.size()))) > 0;) out.write(buffer.data(), n);
-  if (in) {
-    EXPECT_EQ(gzclose(in), Z_OK) << from;
-  }
+  if (in) { EXPECT_EQ(gzclose(in), Z_OK) << from; }
   static struct Remove {
     std::vector<fs::path> paths;
     ~Remove() {
