@@ -14,10 +14,10 @@ namespace fewbit::text {
 using Token = i32;
 struct VocabKeys;  // vocab.h
 
+// No normalisation, as in the reference: Hugging Face brings text to NFC first for Qwen, which differs for decomposed accents.
 struct EncodeOptions {
   bool add_special = false;   // add BOS / EOS as the file asks
   bool parse_special = true;  // control tokens in the text become single ids
-  bool nfc = false;           // reserved: Hugging Face parity for Qwen (Unicode NFC first)
 };
 
 class Tokenizer {
