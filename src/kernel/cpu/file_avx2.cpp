@@ -1,6 +1,7 @@
 // The file layout on AVX2 with FMA.
 #include "kernel/cpu/file_rows.h"
 #include "kernel/layout/integer_form.h"
+#include "kernel/layout/record.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

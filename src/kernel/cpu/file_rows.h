@@ -2,7 +2,7 @@
 #pragma once
 #include <span>
 
-#include "kernel/cpu/matmul.h"
+#include "kernel/cpu/tile.h"
 
 namespace fewbit::kernel::cpu {
 namespace scalar {

@@ -15,7 +15,7 @@ static void file_tile(const u8* tile, int rows, i64 n, const Panel& panel, f32* 
   const i64 blocks = n / F::block;
   for (int r = 0; r < rows; r++) {
     const u8* b = tile + u64(r) * u64(blocks) * F::bytes;
-    f32 acc[panel_cols] = {};
+    f32 acc[max_panel] = {};
     for (i64 i = 0; i < blocks; i++, b += F::bytes) {
       const IntegerBlock<F> w(b);
       for (int s = 0; s < F::block; s += span) {
@@ -27,18 +27,18 @@ static void file_tile(const u8* tile, int rows, i64 n, const Panel& panel, f32* 
             i32 dot[2];
             dot16x2(w.level + s + 32 * g, a.q + 32 * (g0 + g), dot);
             const i16* sum = a.sum + 2 * (g0 + g);
-            f32 S, M = 0;
+            const f32 d = a.d[g0 + g];
+            f32 S;
             if constexpr (halves_differ<F>) {
               const int j = s / 16 + 2 * g;
               S = fused(w.sub[j + 1], f32(dot[1]), w.sub[j] * f32(dot[0]));
-              if constexpr (has_min<F>) M = w.min[j] * f32(sum[0]) + w.min[j + 1] * f32(sum[1]);
+              if constexpr (has_min<F>) m = fused(w.min[j + 1], d * f32(sum[1]), fused(w.min[j], d * f32(sum[0]), m));
             } else {
               const int j = F::group < F::block ? s / 32 + g : 0;
               S = w.sub[j] * f32(dot[0] + dot[1]);
-              if constexpr (has_min<F>) M = w.min[j] * f32(sum[0] + sum[1]);
+              if constexpr (has_min<F>) m = fused(w.min[j], d * f32(sum[0] + sum[1]), m);
             }
-            t = fused(a.d[g0 + g], S, t);
-            if constexpr (has_min<F>) m = fused(a.d[g0 + g], M, m);
+            t = fused(d, S, t);
           }
           acc[c] = fused(w.d, t, acc[c]);
           if constexpr (has_min<F>) acc[c] = fused(-w.dmin, m, acc[c]);
@@ -86,15 +86,24 @@ static void file_unpack(const u8* tile, int r, i64 n, f32* x) {
 }
 
 template <class F>
-static constexpr TileFn tile_of() {
-  if constexpr (HasValue<F>)
-    return file_tile_float<F>;
-  else
-    return file_tile<F>;
+static constexpr WeightKernels file_entry(Type type, const char* name) {
+  WeightKernels k{};
+  k.type = type;
+  k.layout = "file";
+  k.name = name;
+  k.float_input = HasValue<F>;
+  k.tile_bytes = [](i64 n) { return tile_rows * (n / F::block * F::bytes); };
+  k.unpack = file_unpack<F>;
+  k.max_narrow = max_panel;
+  for (int c = 1; c <= max_panel; c++) {
+    if constexpr (HasValue<F>)
+      k.narrow[c] = file_tile_float<F>;
+    else
+      k.narrow[c] = file_tile<F>;
+  }
+  return k;
 }
 
-#define FEWBIT_X(F, id)                                                                                                              \
-  {Type::F,      "file",        "gemv." #F "/" FEWBIT_FILE_SET ".file", HasValue<F> ? ActLayout::f32 : ActLayout::q8_32, panel_cols, \
-   tile_of<F>(), file_unpack<F>},
+#define FEWBIT_X(F, id) file_entry<F>(Type::F, "gemv." #F "/" FEWBIT_FILE_SET ".file"),
 static constexpr WeightKernels file_kernel_list[] = {FEWBIT_WEIGHT_FORMATS(FEWBIT_X)};
 #undef FEWBIT_X

@@ -2,6 +2,7 @@
 #include "kernel/cpu/file_rows.h"
 #include "kernel/layout/fma.h"
 #include "kernel/layout/integer_form.h"
+#include "kernel/layout/record.h"
 
 namespace fewbit::kernel::cpu::scalar {
 namespace {

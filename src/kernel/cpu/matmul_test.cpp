@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/cpu_features.h"
 #include "kernel/cpu/file_rows.h"
+#include "kernel/cpu/r16_sets.h"
 #include "kernel/layout/fma.h"
 #include "kernel/layout/integer_form.h"
 #include "kernel/layout/random_blocks.h"
@@ -51,6 +53,10 @@ struct Case {
       else
         quantize_q8_32_scalar(&x[size_t(c) * size_t(n)], n, act.data() + u64(c) * act_record_bytes(n));
     }
+  }
+  const void* column(int i) const {
+    if (a.layout == ActLayout::f32) return &x[size_t(i) * size_t(n)];
+    return act.data() + u64(i) * act_record_bytes(n);
   }
   // What an input is after quantisation.
   f64 input(int c, i64 k) const {
@@ -145,35 +151,145 @@ TEST(Matmul, EveryTypeAgainstDoubles) {
   }
 }
 
-TEST(Matmul, SameBitsOnEverySetWidthAndThreadCount) {
+// The columns of a case, by definition: the scalar kernel on the file's rows, one column at a time.
+std::vector<f32> scalar_product(const Case& c) {
+  const WeightKernels* k = nullptr;
+  for (const WeightKernels& e : scalar::file_kernels())
+    if (e.type == c.type) k = &e;
+  FEWBIT_CHECK(k);
+  std::vector<f32> y(size_t(c.cols) * size_t(c.rows));
+  for (int i = 0; i < c.cols; i++) {
+    const void* col = c.column(i);
+    const Panel p = make_panel(k->narrow_spec, {&col, 1}, c.n, nullptr);
+    for (i64 r0 = 0; r0 < c.rows; r0 += tile_rows) {
+      f32 out[tile_rows];
+      const int rows = int(std::min<i64>(tile_rows, c.rows - r0));
+      k->narrow[1](c.bytes.data() + u64(r0) * row_bytes(c.type, c.n), rows, c.n, p, out);
+      for (int r = 0; r < rows; r++) y[size_t(i) * size_t(c.rows) + size_t(r0 + r)] = c.type == Type::I2_S ? out[r] * 0.37f : out[r];
+    }
+  }
+  return y;
+}
+
+void expect_same_bits(const std::vector<f32>& got, const std::vector<f32>& want, const Case& c, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); i++)
+    ASSERT_EQ(std::bit_cast<u32>(got[i]), std::bit_cast<u32>(want[i]))
+        << type_name(c.type) << " " << what << " n " << c.n << " column " << i / size_t(c.rows) << " row " << i % size_t(c.rows) << ": "
+        << got[i] << ", expected " << want[i];
+}
+
+std::vector<i64> lengths_of(Type t) {
+  const i64 block = std::max(format_info(t).block, 32);
+  std::vector<i64> v{block};
+  for (i64 n : {3 * block, 576 / block * block, i64(1280)})
+    if (n > 0 && n % block == 0) v.push_back(n);
+  return v;
+}
+
+TEST(Matmul, SameBitsAtEveryWidthThreadCountAndLayout) {
   OnCpu one(1), three(3);
   for (Type t : weight_types()) {
-    const i64 block = std::max(format_info(t).block, 32), n = 1280 / block * block;
-    const Case wide(t, n, 35, 20);
-    const std::vector<f32> want = product(one, wide);
-    for (bool repack : {false, true}) {
-      const std::vector<f32> got = product(three, wide, repack);
-      ASSERT_EQ(0, std::memcmp(got.data(), want.data(), got.size() * 4)) << type_name(t) << " repack " << repack;
-    }
-    for (const WeightKernels& k : scalar::file_kernels()) {
-      if (k.type != t) continue;
-      for (int c0 = 0; c0 < wide.cols; c0++) {
-        Panel p;
-        p.cols = 1;
-        p.col[0] = t == Type::F32 || t == Type::F16 || t == Type::BF16
-                       ? static_cast<const void*>(&wide.x[size_t(c0) * size_t(n)])
-                       : static_cast<const void*>(wide.act.data() + u64(c0) * act_record_bytes(n));
-        for (i64 r0 = 0; r0 < wide.rows; r0 += tile_rows) {
-          f32 out[tile_rows];
-          const int rows = int(std::min<i64>(tile_rows, wide.rows - r0));
-          k.tile(wide.bytes.data() + u64(r0) * row_bytes(t, n), rows, n, p, out);
-          for (int r = 0; r < rows; r++) {
-            const f32 v = t == Type::I2_S ? out[r] * 0.37f : out[r];
-            ASSERT_EQ(std::bit_cast<u32>(v), std::bit_cast<u32>(want[size_t(c0) * size_t(wide.rows) + size_t(r0 + r)]))
-                << type_name(t) << " row " << r0 + r << " column " << c0;
-          }
+    for (i64 n : lengths_of(t)) {
+      const Case wide(t, n, 35, 31, u64(n));
+      const std::vector<f32> want = scalar_product(wide);
+      for (bool repack : {false, true}) {
+        expect_same_bits(product(three, wide, repack), want, wide, repack ? "packed" : "file");
+        for (int cols : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 25}) {
+          Case some = wide;
+          some.cols = some.a.cols = cols;
+          some.a.data = some.act.data();
+          expect_same_bits(product(one, some, repack), std::vector<f32>(want.begin(), want.begin() + cols * 35), some,
+                           (repack ? "packed, width " : "file, width ") + std::to_string(cols));
         }
       }
+    }
+  }
+}
+
+TEST(Matmul, EverySetThatThisMachineHas) {
+#if defined(__x86_64__)
+  struct Set {
+    const char* name;
+    bool here;
+    std::span<const WeightKernels> packed;
+    WeightKernels (*wide)(Type);
+  };
+  const CpuFeatures& f = cpu_features();
+  const Set sets[] = {{"avx2", f.avx2, avx2::packed_kernels(), avx2::wide_kernels},
+                      {"avx_vnni", f.avx_vnni, avx_vnni::packed_kernels(), avx_vnni::wide_kernels},
+                      {"avx512_vnni", f.avx512_vnni && f.vbmi, avx512_vnni::packed_kernels(), avx512_vnni::wide_kernels}};
+  for (const Set& set : sets) {
+    if (!set.here) {
+      std::printf("%s: not on this machine\n", set.name);
+      continue;
+    }
+    for (Type t : weight_types()) {
+      if (act_layout(t) == ActLayout::f32) continue;
+      for (i64 n : lengths_of(t)) {
+        const Case c(t, n, 13, max_panel, u64(n));
+        Case plain = c;
+        std::vector<f32> want = scalar_product(c);
+        if (t == Type::I2_S) {  // kernels leave the tensor's scale to the driver
+          store_le(plain.bytes.data() + u64(c.rows) * row_bytes(t, n), 1.0f);
+          for (f32& v : want) v = v / 0.37f;
+          continue;
+        }
+        std::vector<const void*> cols;
+        for (int i = 0; i < c.cols; i++) cols.push_back(c.column(i));
+        alignas(64) static u8 tile[1 << 17], bytes[1 << 19], memory[1 << 18];
+        auto check = [&](const WeightKernels& k, const TileFn* table, const PanelSpec& spec, const u8* data, const char* what) {
+          for (int w = 1; w <= max_panel; w++) {
+            if (!table[w]) continue;
+            f32 out[max_panel * tile_rows];
+            const Panel p = make_panel(spec, std::span(cols).subspan(0, size_t(w)), n, memory);
+            table[w](data, int(c.rows), n, p, out);
+            for (int i = 0; i < w; i++)
+              for (i64 r = 0; r < c.rows; r++)
+                ASSERT_EQ(std::bit_cast<u32>(out[i * tile_rows + r]), std::bit_cast<u32>(want[size_t(i * c.rows + r)]))
+                    << set.name << " " << what << " " << type_name(k.type) << " n " << n << " width " << w << " column " << i << " row "
+                    << r;
+          }
+        };
+        for (const WeightKernels& k : set.packed) {
+          if (k.type != t) continue;
+          ASSERT_LE(size_t(k.tile_bytes(n)), sizeof tile);
+          std::memset(tile, 0, sizeof tile);
+          k.pack(c.bytes.data(), int(c.rows), n, tile);
+          check(k, k.narrow, k.narrow_spec, tile, "narrow");
+          ASSERT_LE(size_t(k.spread_bytes(n)), sizeof bytes);
+          k.spread(tile, int(c.rows), n, bytes);
+          check(k, k.wide, k.wide_spec, bytes, "wide");
+        }
+        WeightKernels k = set.wide(t);
+        k.type = t;
+        ASSERT_TRUE(k.spread);
+        k.spread(c.bytes.data(), int(c.rows), n, bytes);
+        check(k, k.wide, k.wide_spec, bytes, "wide from the file");
+      }
+    }
+  }
+#endif
+}
+
+// Packing loses nothing: every row of a packed tensor decodes to the floats of the file, every code and scale included.
+TEST(Pack, IsLossless) {
+  for (Type t : weight_types()) {
+    const WeightKernels* k = packed_kernels(t);
+    if (!k) continue;
+    for (i64 n : lengths_of(t)) {
+      Case c(t, n, 16, 1, 77);
+      std::vector<u8> tile(size_t(k->tile_bytes(n)));
+      k->pack(c.bytes.data(), 16, n, tile.data());
+      std::vector<f32> row;
+      row.resize(size_t(n));
+      for (int r = 0; r < 16; r++) {
+        k->unpack(tile.data(), r, n, row.data());
+        if (t == Type::I2_S)
+          for (f32& v : row) v = 0.37f * v;
+        ASSERT_EQ(0, std::memcmp(row.data(), &c.w[size_t(r * n)], size_t(n) * 4)) << type_name(t) << " n " << n << " row " << r;
+      }
+      EXPECT_LE(f64(k->tile_bytes(1024)), 1.5 * 16 * f64(row_bytes(t, 1024)) + 64) << type_name(t);
     }
   }
 }
@@ -192,6 +308,28 @@ TEST(Quantize, RoundsHalfAwayAndKeepsNaN) {
   EXPECT_EQ(r.sum[0] + r.sum[1], 128);
   EXPECT_TRUE(std::isnan(r.d[1]));
   EXPECT_EQ(r.d[2], 0.0f);
+}
+
+TEST(Quantize, SameBytesOnEverySet) {
+  RandomBlocks random(5);
+  for (int trial = 0; trial < 4000; trial++) {
+    const i64 n = 1 + i64(random.rng() % 300);
+    std::vector<f32> x;
+    x.resize(size_t(n));
+    const int kind = trial % 8;
+    for (f32& v : x) {
+      v = random.normal();
+      if (kind == 1) v = f32(int(random.rng() % 255) - 127) * 0.5f;                                  // halves
+      if (kind == 2) v = std::bit_cast<f32>(u32(random.rng()));                                      // anything
+      if (kind == 3) v = std::bit_cast<f32>(u32(random.rng() % 400) | u32(random.rng() & 1) << 31);  // subnormal
+      if (kind == 4) v = random.rng() % 50 ? 0.0f : v;
+      if (kind == 5) v = v * 1e38f;
+    }
+    std::vector<u8> a(act_record_bytes(n), 1), b(act_record_bytes(n), 2);
+    quantize_q8_32_scalar(x.data(), n, a.data());
+    quantize_q8_32()(x.data(), n, b.data());
+    ASSERT_EQ(0, std::memcmp(a.data(), b.data(), a.size())) << "n " << n << " kind " << kind;
+  }
 }
 
 }  // namespace

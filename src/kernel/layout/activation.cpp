@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/cpu_features.h"
+
 namespace fewbit::kernel::cpu {
 
 u64 act_bytes(ActLayout layout, int n, int cols) {
@@ -62,6 +64,17 @@ void quantize_q8_32_scalar(const f32* x, i64 n, void* record) {
     }
     sums_of(w, g);
   }
+}
+
+#if defined(__x86_64__)
+void quantize_q8_32_avx2(const f32* x, i64 n, void* record);  // cpu/quantize_avx2.cpp
+#endif
+
+QuantizeFn quantize_q8_32() {
+#if defined(__x86_64__)
+  if (cpu_features().avx2) return quantize_q8_32_avx2;
+#endif
+  return quantize_q8_32_scalar;
 }
 
 void quantize_token8(const f32* x, i64 n, void* record) {

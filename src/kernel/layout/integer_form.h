@@ -12,8 +12,8 @@
 //     t = m = 0
 //     for each group of 32 inputs in it, in order:
 //       S = sum over the group's two halves of sub * (sum of level * q)     exact integers below 2^24 (rounded for NVFP4 alone)
-//       M = sum over the halves of min * (sum of q)                         exact
-//       t = fma(a, S, t);   m = fma(a, M, m)
+//       t = fma(a, S, t)
+//       m = fma(min, a * (sum of q), m)                                     once, or for each half where halves differ
 //     acc = fma(d, t, acc);   acc = fma(-dmin, m, acc)
 //   y = acc [* tensor scale] [* scale] [+ bias], each rounded
 #pragma once
@@ -35,6 +35,24 @@ inline constexpr bool has_scale_code = requires(BytePtr b) {
   F::scale_code(b, 0);
 };
 
+// d is the block's f16 times this (a power of two), and dmin its f16 times dmin_sign.
+template <class F>
+inline constexpr f32 d_factor = 1.0f;
+template <>
+inline constexpr f32 d_factor<IQ1_S> = 0.125f;
+template <>
+inline constexpr f32 d_factor<IQ1_M> = 0.125f;
+template <>
+inline constexpr f32 d_factor<IQ2_XXS> = 0.125f;
+template <>
+inline constexpr f32 d_factor<IQ2_XS> = 0.125f;
+template <>
+inline constexpr f32 d_factor<IQ2_S> = 0.125f;
+template <>
+inline constexpr f32 d_factor<IQ3_XXS> = 0.25f;
+template <class F>
+inline constexpr f32 dmin_sign = std::is_same_v<F, Q4_1> || std::is_same_v<F, Q5_1> ? -1.0f : 1.0f;  // these add m
+
 template <class F>
 inline f32 block_d(BytePtr b) {
   if constexpr (std::is_same_v<F, I2_S> || std::is_same_v<F, NVFP4>)
@@ -42,13 +60,9 @@ inline f32 block_d(BytePtr b) {
   else if constexpr (std::is_same_v<F, MXFP4>)
     return F::scale(b, 0);
   else if constexpr (std::is_same_v<F, IQ1_M>)
-    return f32_of_f16(F::scale_bits(b)) * 0.125f;
-  else if constexpr (std::is_same_v<F, IQ2_XXS> || std::is_same_v<F, IQ2_XS> || std::is_same_v<F, IQ2_S> || std::is_same_v<F, IQ1_S>)
-    return f16_at(b + F::scale_at) * 0.125f;
-  else if constexpr (std::is_same_v<F, IQ3_XXS>)
-    return f16_at(b + F::scale_at) * 0.25f;
+    return f32_of_f16(F::scale_bits(b)) * d_factor<F>;
   else
-    return f16_at(b + F::scale_at);
+    return f16_at(b + F::scale_at) * d_factor<F>;
 }
 
 // Factor of the group of F::group inputs.
@@ -72,12 +86,10 @@ inline f32 block_sub(BytePtr b, int g) {
 
 template <class F>
 inline f32 block_dmin(BytePtr b) {
-  if constexpr (!has_min<F>)
-    return 0;
-  else if constexpr (std::is_same_v<F, Q4_1> || std::is_same_v<F, Q5_1>)
-    return -f16_at(b + F::min_at);
+  if constexpr (has_min<F>)
+    return dmin_sign<F> * f16_at(b + F::min_at);
   else
-    return f16_at(b + F::min_at);
+    return 0;
 }
 template <class F>
 inline f32 block_min(BytePtr b, int g) {

@@ -1,0 +1,70 @@
+#include <cstring>
+
+#include "base/check.h"
+#include "kernel/cpu/tile.h"
+#include "kernel/layout/record.h"
+
+namespace fewbit::kernel::cpu {
+
+static u64 padded(u64 bytes) { return (bytes + 63) / 64 * 64; }
+
+u64 panel_bytes(const PanelSpec& s, int cols, i64 n) {
+  if (!s.quads) return 0;
+  const u64 g = u64(act_groups(n)) * u64(cols), per = s.halves ? 2 : 1;
+  return padded(cols > 1 ? g * 32 : 0) + padded(g * 4) + padded(g * 4 * per) + (s.sums ? padded(g * 4 * per) : 0);
+}
+
+Panel make_panel(const PanelSpec& s, std::span<const void* const> cols, i64 n, u8* memory) {
+  Panel p;
+  p.cols = int(cols.size());
+  FEWBIT_CHECK(p.cols <= max_panel, "%d columns in a panel", p.cols);
+  for (int c = 0; c < p.cols; c++) p.col[c] = cols[size_t(c)];
+  if (!s.quads) return p;
+  const i64 groups = act_groups(n);
+  const int C = p.cols, per = s.halves ? 2 : 1;
+  auto array = [&](u64 bytes) {
+    u8* begin = memory;
+    memory += padded(bytes);
+    return begin;
+  };
+  const u64 g = u64(groups) * u64(C);
+  if (C == 1) {
+    p.q = Q8Record(cols[0], n).q;
+  } else {
+    u8* q = array(g * 32);
+    for (int c = 0; c < C; c++) {
+      const i8* from = Q8Record(cols[size_t(c)], n).q;
+      u8* to = q + 4 * c;
+      for (i64 k = 0; k < groups * 8; k++) std::memcpy(to + k * 4 * C, from + 4 * k, 4);
+    }
+    p.q = reinterpret_cast<const i8*>(q);
+  }
+  f32* a = reinterpret_cast<f32*>(array(g * 4));
+  i32* start = reinterpret_cast<i32*>(array(g * 4 * u64(per)));
+  f32* as = s.sums ? reinterpret_cast<f32*>(array(g * 4 * u64(per))) : nullptr;
+  f32 scale[8];
+  for (int f = 0; f < s.groups; f++) scale[f] = 1.0f / f32(1 << s.shift[f]);
+  for (int c = 0; c < C; c++) {
+    const Q8Record r(cols[size_t(c)], n);
+    for (i64 i = 0; i < groups; i++) {
+      const int f = int(i % s.groups);
+      a[i * C + c] = r.d[i] * scale[f];
+      const i32 sum[2] = {r.sum[2 * i], r.sum[2 * i + 1]};
+      if (s.halves) {
+        for (int h = 0; h < 2; h++) {
+          start[(2 * i + h) * C + c] = -s.zero * sum[h] * (1 << s.shift[f]);
+          if (as) as[(2 * i + h) * C + c] = r.d[i] * f32(sum[h]);
+        }
+      } else {
+        start[i * C + c] = -s.zero * (sum[0] + sum[1]) * (1 << s.shift[f]);
+        if (as) as[i * C + c] = r.d[i] * f32(sum[0] + sum[1]);
+      }
+    }
+  }
+  p.a = a;
+  p.start = start;
+  p.as = as;
+  return p;
+}
+
+}  // namespace fewbit::kernel::cpu

@@ -1,0 +1,24 @@
+// The R16 kernels for avx_vnni.
+#include "kernel/cpu/r16_sets.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define FEWBIT_VEC 256
+#define FEWBIT_VNNI
+#include "kernel/cpu/target_begin.inl"
+namespace fewbit::kernel::cpu::avx_vnni {
+namespace {
+#define FEWBIT_SET FEWBIT_AVX_VNNI
+#define FEWBIT_SET_NAME "avx_vnni"
+#include "kernel/cpu/r16.inl"
+#include "kernel/cpu/simd.h"
+}  // namespace
+}  // namespace fewbit::kernel::cpu::avx_vnni
+#include "kernel/cpu/target_end.inl"
+
+namespace fewbit::kernel::cpu::avx_vnni {
+std::span<const WeightKernels> packed_kernels() { return packed_list; }
+WeightKernels wide_kernels(Type type) { return wide_of(type); }
+}  // namespace fewbit::kernel::cpu::avx_vnni
+#endif

@@ -1,0 +1,23 @@
+// The R16 kernels of each instruction set.
+#pragma once
+#include <cstring>
+#include <utility>
+
+#include "kernel/cpu/tile.h"
+#include "kernel/layout/r16.h"
+
+namespace fewbit::kernel::cpu {
+
+#define FEWBIT_X(set)                                                                        \
+  namespace set {                                                                            \
+  std::span<const WeightKernels> packed_kernels();                                           \
+  WeightKernels wide_kernels(Type type); /* only the members about spreading, from a file */ \
+  }
+#if defined(__x86_64__)
+FEWBIT_X(avx2)
+FEWBIT_X(avx_vnni)
+FEWBIT_X(avx512_vnni)
+#endif
+#undef FEWBIT_X
+
+}  // namespace fewbit::kernel::cpu
