@@ -10,8 +10,9 @@ namespace fewbit::kernel::cpu::avx2 {
 namespace {
 #define FEWBIT_SET FEWBIT_AVX2
 #define FEWBIT_SET_NAME "avx2"
-#include "kernel/cpu/r16.inl"
 #include "kernel/cpu/simd.h"
+
+#include "kernel/cpu/r16.inl"
 }  // namespace
 }  // namespace fewbit::kernel::cpu::avx2
 #include "kernel/cpu/target_end.inl"

@@ -15,8 +15,9 @@ namespace fewbit::kernel::cpu::avx512_vnni {
 namespace {
 #define FEWBIT_SET FEWBIT_AVX512_VNNI
 #define FEWBIT_SET_NAME "avx512_vnni"
-#include "kernel/cpu/r16.inl"
 #include "kernel/cpu/simd.h"
+
+#include "kernel/cpu/r16.inl"
 }  // namespace
 }  // namespace fewbit::kernel::cpu::avx512_vnni
 #include "kernel/cpu/target_end.inl"

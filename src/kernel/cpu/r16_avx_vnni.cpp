@@ -11,8 +11,9 @@ namespace fewbit::kernel::cpu::avx_vnni {
 namespace {
 #define FEWBIT_SET FEWBIT_AVX_VNNI
 #define FEWBIT_SET_NAME "avx_vnni"
-#include "kernel/cpu/r16.inl"
 #include "kernel/cpu/simd.h"
+
+#include "kernel/cpu/r16.inl"
 }  // namespace
 }  // namespace fewbit::kernel::cpu::avx_vnni
 #include "kernel/cpu/target_end.inl"
