@@ -170,3 +170,11 @@ TEST(Cli, DecodeEncodeRoundTrip) {
   EXPECT_EQ(odd.code, 1);
   EXPECT_EQ(lines(odd.err), 1);
 }
+
+TEST(Cli, ReadmeCarriesTheTableOfFormats) {
+  const std::string readme = slurp(std::string(FEWBIT_SOURCE_DIR) + "/README.md"), begin = "<!-- formats -->\n", end = "<!-- /formats -->";
+  const size_t from = readme.find(begin) + begin.size(), to = readme.find(end);
+  ASSERT_LT(from, to);
+  EXPECT_EQ(readme.substr(from, to - from), call("devices --formats").out)
+      << "paste the output of `fewbit devices --formats` into README.md";
+}
