@@ -19,6 +19,7 @@ const Kernels* fast_table() {
     t.path = Path::fast;
     t.place = place;
     t.placed_bytes = placed_bytes;
+    t.describe = describe;
     t.act_layout = act_layout;
     t.act_bytes = act_bytes_of;
     t.scratch_bytes = scratch_bytes;
