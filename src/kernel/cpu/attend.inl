@@ -5,119 +5,235 @@
 // Float order   <q, k>: lane l of 16 sums d = l mod 16 in order (fused), then the fold; l: 16 lanes over t, then the fold; acc: t in order
 //               (fused).  It depends on head_dim and position alone: rows are tiled for speed, and a row takes part in a tile only for
 //               positions that it may see.
-// Tiles         scores TT positions x TR rows, values TD vectors x TR rows: what the registers hold.  K and V stream through once, 16
-//               positions at a time, while the rows' scores and sums stay in L1.
+// Tiles         TR rows x 4 positions of scores, TR rows x 4 registers of values: what the registers hold, each K and V element loaded
+//               once per tile.  With more than one tile of rows, elements are converted to floats once, into L1.
 
 #if FEWBIT_VEC == 512
-static constexpr int TR = 4, TT = 4, TD = 4;
+static constexpr int TR = 6;  // 24 sums, 6 + 1 operands of 32 registers
+#elif FEWBIT_VEC == 256
+static constexpr int TR = 3;  // 12 sums, 3 + 1 operands of 16
 #else
-static constexpr int TR = 2, TT = 2, TD = 2;
+static constexpr int TR = 2;
+#endif
+static constexpr int value_run = 32;  // positions for which the sums of a tile stay in registers
+
+#if FEWBIT_VEC == 512
+// 8 lanes each of a and b: l + (l + 8).
+static inline __m512 fold_halves(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0x4e));
+}
+// In chunks of 4, two lanes each of x and y: l + (l + 2).
+static inline __m512 fold_twos(const f32* a, const f32* b) {
+  const __m512 x = _mm512_load_ps(a), y = _mm512_load_ps(b);
+  return _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, x, y), _mm512_shuffle_ps(x, y, 0x4e));
+}
+#elif FEWBIT_VEC == 256
+static inline __m256 fold_twos(const f32* a, const f32* b) {
+  const __m256 x = _mm256_load_ps(a), y = _mm256_load_ps(b);
+  return _mm256_add_ps(_mm256_blend_ps(x, y, 0xcc), _mm256_shuffle_ps(x, y, 0x4e));
+}
 #endif
 
+// The first two steps of the fold of 4 sums at once: part[4 c ...] = lanes (l + (l + 8)) + ((l + 4) + (l + 12)) of sum c, l < 4.
+// sum[h][c]: register h of sum c.
+static inline void fold_4(const Reg sum[regs][4], f32* part) {
+#if FEWBIT_VEC == 512
+  const __m512i cross = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
+  const __m512 p = fold_halves(sum[0][0], sum[0][2]), q = fold_halves(sum[0][1], sum[0][3]);
+  _mm512_store_ps(part, _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, p, q), _mm512_permutex2var_ps(p, cross, q)));
+#elif FEWBIT_VEC == 256
+  FEWBIT_UNROLL
+  for (int c = 0; c < 4; c += 2) {
+    const __m256 a = _mm256_add_ps(sum[0][c], sum[1][c]), b = _mm256_add_ps(sum[0][c + 1], sum[1][c + 1]);
+    _mm256_store_ps(part + 4 * c, _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21)));
+  }
+#else
+  for (int c = 0; c < 4; c++) reg_store(part + 4 * c, (sum[0][c] + sum[2][c]) + (sum[1][c] + sum[3][c]));
+#endif
+}
+// The rest of it: lane 4 c + j of the result comes from chunk c of part[j].
+static inline V16 fold_end(const f32 part[4][16]) {
+#if FEWBIT_VEC == 512
+  const __m512i cross = _mm512_setr_epi32(1, 16, 3, 18, 5, 20, 7, 22, 9, 24, 11, 26, 13, 28, 15, 30);
+  const __m512 x = fold_twos(part[0], part[2]), y = fold_twos(part[1], part[3]);
+  return {_mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, x, y), _mm512_permutex2var_ps(x, cross, y))};
+#elif FEWBIT_VEC == 256
+  __m256 r[2];
+  FEWBIT_UNROLL
+  for (int h = 0; h < 2; h++) {
+    const __m256 x = fold_twos(part[0] + 8 * h, part[1] + 8 * h), y = fold_twos(part[2] + 8 * h, part[3] + 8 * h);
+    r[h] = _mm256_add_ps(_mm256_shuffle_ps(x, y, 0x88), _mm256_shuffle_ps(x, y, 0xdd));
+  }
+  return {r[0], r[1]};
+#else
+  f32 t[16];
+  for (int i = 0; i < 16; i++) {
+    const f32* x = part[i % 4] + i / 4 * 4;
+    t[i] = (x[0] + x[2]) + (x[1] + x[3]);
+  }
+  return load(t);
+#endif
+}
+
+// Scores of R rows for 16 positions; k: their rows, scale: the block scales of each (row_scales apart) where the type has any.
 template <class K, int R>
-static inline void score_16(const f32* q, int hd, const u8* k, i64 row_bytes, f32* scores) {
-  V16 part[R][16];
-  for (int t = 0; t < 16; t += TT) {
-    V16 a[R][TT];
+static inline void score_16(const f32* q, int hd, const u8* k, i64 row_bytes, const f32* scale, f32* scores) {
+  alignas(64) f32 part[R][4][16];
+  const int row_scales = hd / 32;
+  for (int j = 0; j < 4; j++) {  // positions j, j + 4, j + 8, j + 12
+    Reg lane[R][regs][4];
     FEWBIT_UNROLL
-    for (int i = 0; i < TT; i++) {
+    for (int h = 0; h < regs; h++) {
+      Reg a[R][4];
       FEWBIT_UNROLL
-      for (int r = 0; r < R; r++) a[r][i] = zero();
-    }
-    const u8* row = k + t * row_bytes;
-    for (int d = 0; d < hd; d += 16) {
-      V16 kv[TT];
-      FEWBIT_UNROLL
-      for (int i = 0; i < TT; i++) kv[i] = K::load16(row + i * row_bytes, d);
+      for (int c = 0; c < 4; c++) {
+        FEWBIT_UNROLL
+        for (int r = 0; r < R; r++) a[r][c] = reg_set1(0);
+      }
+      for (int d = h * reg_lanes; d < hd; d += 16) {
+        Reg x[R];
+        FEWBIT_UNROLL
+        for (int r = 0; r < R; r++) x[r] = reg_load(q + r * hd + d);
+        FEWBIT_UNROLL
+        for (int c = 0; c < 4; c++) {
+          const Reg y = K::get(k + (j + 4 * c) * row_bytes, d, scale + (j + 4 * c) * row_scales);
+          FEWBIT_UNROLL
+          for (int r = 0; r < R; r++) a[r][c] = reg_fma(x[r], y, a[r][c]);
+        }
+      }
       FEWBIT_UNROLL
       for (int r = 0; r < R; r++) {
-        V16 qv = load(q + r * hd + d);
         FEWBIT_UNROLL
-        for (int i = 0; i < TT; i++) a[r][i] = fma(qv, kv[i], a[r][i]);
+        for (int c = 0; c < 4; c++) lane[r][h][c] = a[r][c];
       }
     }
     FEWBIT_UNROLL
-    for (int r = 0; r < R; r++) {
-      FEWBIT_UNROLL
-      for (int i = 0; i < TT; i++) part[r][t + i] = a[r][i];
-    }
+    for (int r = 0; r < R; r++) fold_4(lane[r], part[r][j]);
   }
-  for (int r = 0; r < R; r++) store(scores + r * split, sum16(part[r]));
+  FEWBIT_UNROLL
+  for (int r = 0; r < R; r++) store(scores + r * split, fold_end(part[r]));
 }
 
-// acc[r] += sum over t in [0, n) of p[r][t] v[t]
+// acc[r][d0 ... ) += sum over t in [0, n) of p[r][t] v[t], D registers wide; v[i]: the rows of positions 16 i ...
 template <class V, int R, int D>
-static inline void weigh_chunk(f32* acc, int hd, int d0, const f32* p, const u8* v, i64 row_bytes, int n) {
-  V16 a[R][D];
+static inline void weigh_chunk(f32* acc, int hd, int d0, const f32* p, const u8* const* v, i64 row_bytes, const f32* scale, int n) {
+  const int row_scales = hd / 32;
+  Reg a[R][D];
   FEWBIT_UNROLL
   for (int r = 0; r < R; r++) {
     FEWBIT_UNROLL
-    for (int i = 0; i < D; i++) a[r][i] = load(acc + r * hd + d0 + 16 * i);
+    for (int i = 0; i < D; i++) a[r][i] = reg_load(acc + r * hd + d0 + reg_lanes * i);
   }
-  for (int t = 0; t < n; t++) {
-    V16 x[D];
-    FEWBIT_UNROLL
-    for (int i = 0; i < D; i++) x[i] = V::load16(v + t * row_bytes, d0 + 16 * i);
-    FEWBIT_UNROLL
-    for (int r = 0; r < R; r++) {
-      V16 w = set1(p[r * split + t]);
+  for (int b = 0; b < n; b += 16) {
+    const u8* row = v[b / 16];
+    for (int t = b; t < std::min(n, b + 16); t++, row += row_bytes) {
+      Reg w[R];
       FEWBIT_UNROLL
-      for (int i = 0; i < D; i++) a[r][i] = fma(w, x[i], a[r][i]);
+      for (int r = 0; r < R; r++) w[r] = reg_set1(p[r * split + t]);
+      FEWBIT_UNROLL
+      for (int i = 0; i < D; i++) {
+        const Reg x = V::get(row, d0 + reg_lanes * i, scale + t * row_scales);
+        FEWBIT_UNROLL
+        for (int r = 0; r < R; r++) a[r][i] = reg_fma(w[r], x, a[r][i]);
+      }
     }
   }
   FEWBIT_UNROLL
   for (int r = 0; r < R; r++) {
     FEWBIT_UNROLL
-    for (int i = 0; i < D; i++) store(acc + r * hd + d0 + 16 * i, a[r][i]);
+    for (int i = 0; i < D; i++) reg_store(acc + r * hd + d0 + reg_lanes * i, a[r][i]);
   }
 }
 template <class V, int R>
-static inline void weigh_16(f32* acc, int hd, const f32* p, const u8* v, i64 row_bytes, int n) {
+static inline void weigh_run(f32* acc, int hd, const f32* p, const u8* const* v, i64 row_bytes, const f32* scale, int n) {
   int d = 0;
-  for (; d + 16 * TD <= hd; d += 16 * TD) weigh_chunk<V, R, TD>(acc, hd, d, p, v, row_bytes, n);
-  for (; d < hd; d += 16) weigh_chunk<V, R, 1>(acc, hd, d, p, v, row_bytes, n);
+  for (; d + reg_lanes * 4 <= hd; d += reg_lanes * 4) weigh_chunk<V, R, 4>(acc, hd, d, p, v, row_bytes, scale, n);
+  for (; d < hd; d += reg_lanes) weigh_chunk<V, R, 1>(acc, hd, d, p, v, row_bytes, scale, n);
 }
 
-// Calls f.operator()<R>(first row) for tiles of at most TR rows.
+// Calls f.operator()<R>(first row) for tiles of at most TR rows, as even as they come: 8 rows as 4 + 4, not 6 + 2.
+template <int R, class F>
+static inline void one_tile(int n, int r, F& f) {
+  if constexpr (R > 0) {
+    if (n == R) return f.template operator()<R>(r);
+    one_tile<R - 1>(n, r, f);
+  }
+}
 template <class F>
 static inline void row_tiles(int rows, F f) {
-  int r = 0;
-  for (; r + TR <= rows; r += TR) f.template operator()<TR>(r);
-  if constexpr (TR == 4) {
-    if (rows - r == 3) return f.template operator()<3>(r);
-    if (rows - r == 2) return f.template operator()<2>(r);
+  for (int r = 0; r < rows;) {
+    const int left = int(div_up(rows - r, TR)), n = int(div_up(rows - r, left));
+    one_tile<TR>(n, r, f);
+    r += n;
   }
-  if (rows - r == 1) f.template operator()<1>(r);
+}
+
+// 16 rows as floats, or their block scales.
+template <class T>
+static inline void to_floats(const u8* rows, i64 row_bytes, int hd, f32* to) {
+  f32 scale[max_head_dim / 32];
+  for (int t = 0; t < 16; t++, rows += row_bytes, to += hd) {
+    T::scales(rows, row_bytes, hd, 1, scale);
+    for (int d = 0; d < hd; d += reg_lanes) reg_store(to + d, T::get(rows, d, scale));
+  }
 }
 
 template <class K>
 static void scores_of(const AttendTile& a) {
   const i64 row_bytes = K::bytes(a.head_dim);
   const int most = a.valid[a.rows - 1];
+  f32 scale[16 * max_head_dim / 32];
   for (int b = 0; b < most; b += 16) {
     int first = 0;
     while (a.valid[first] <= b) first++;
-    row_tiles(a.rows - first, [&]<int R>(int r) {
-      score_16<K, R>(a.q + i64(first + r) * a.head_dim, a.head_dim, a.k[b / 16], row_bytes, a.scores + i64(first + r) * split + b);
-    });
+    const u8* k = a.k[b / 16];
+    auto rows = [&]<class T>(const u8* from, i64 bytes) {
+      row_tiles(a.rows - first, [&]<int R>(int r) {
+        score_16<T, R>(a.q + i64(first + r) * a.head_dim, a.head_dim, from, bytes, scale, a.scores + i64(first + r) * split + b);
+      });
+    };
+    if (a.rows - first > TR && K::convert) {
+      to_floats<K>(k, row_bytes, a.head_dim, a.floats);
+      rows.template operator()<Kv<Type::F32>>(reinterpret_cast<const u8*>(a.floats), Kv<Type::F32>::bytes(a.head_dim));
+    } else {
+      K::scales(k, row_bytes, a.head_dim, 16, scale);
+      rows.template operator()<K>(k, row_bytes);
+    }
   }
 }
 
 template <class V>
 static void weigh(const AttendTile& a) {
-  const i64 row_bytes = V::bytes(a.head_dim);
+  const i64 row_bytes = V::bytes(a.head_dim), float_bytes = Kv<Type::F32>::bytes(a.head_dim);
   const int most = a.valid[a.rows - 1];
-  for (int b = 0; b < most; b += 16) {
-    int first = 0;  // rows before it see nothing here, rows before `full` a part of the 16
+  f32 scale[value_run * max_head_dim / 32];
+  for (int b = 0; b < most; b += value_run) {
+    int first = 0;  // rows before it see nothing here, rows before `full` a part of the run
     while (a.valid[first] <= b) first++;
     int full = first;
-    while (full < a.rows && a.valid[full] < b + 16) full++;
-    for (int r = first; r < full; r++) {
-      weigh_16<V, 1>(a.acc + i64(r) * a.head_dim, a.head_dim, a.scores + i64(r) * split + b, a.v[b / 16], row_bytes, a.valid[r] - b);
+    while (full < a.rows && a.valid[full] < b + value_run) full++;
+    const u8* v[value_run / 16];
+    const int blocks = int(div_up(std::min(most - b, value_run), 16));
+    for (int i = 0; i < blocks; i++) v[i] = a.v[b / 16 + i];
+    auto rows = [&]<class T>(i64 bytes) {
+      for (int r = first; r < full; r++) {
+        weigh_run<T, 1>(a.acc + i64(r) * a.head_dim, a.head_dim, a.scores + i64(r) * split + b, v, bytes, scale, a.valid[r] - b);
+      }
+      row_tiles(a.rows - full, [&]<int R>(int r) {
+        weigh_run<T, R>(a.acc + i64(full + r) * a.head_dim, a.head_dim, a.scores + i64(full + r) * split + b, v, bytes, scale, value_run);
+      });
+    };
+    if (a.rows - first > TR && V::convert) {
+      for (int i = 0; i < blocks; i++) {
+        f32* to = a.floats + i64(i) * 16 * a.head_dim;
+        to_floats<V>(v[i], row_bytes, a.head_dim, to);
+        v[i] = reinterpret_cast<const u8*>(to);
+      }
+      rows.template operator()<Kv<Type::F32>>(float_bytes);
+    } else {
+      for (int i = 0; i < blocks; i++) V::scales(v[i], row_bytes, a.head_dim, 16, scale + i * 16 * (a.head_dim / 32));
+      rows.template operator()<V>(row_bytes);
     }
-    row_tiles(a.rows - full, [&]<int R>(int r) {
-      weigh_16<V, R>(a.acc + i64(full + r) * a.head_dim, a.head_dim, a.scores + i64(full + r) * split + b, a.v[b / 16], row_bytes, 16);
-    });
   }
 }
 

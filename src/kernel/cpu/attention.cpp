@@ -83,6 +83,7 @@ struct Job {
     tile.k = k;
     tile.v = v;
     tile.scores = scores;
+    tile.floats = local(3, 32 * i64(hd));
     tile.m = m + first;
     tile.l = l + first;
     tile.acc = acc + i64(first) * hd;
@@ -166,8 +167,8 @@ void attention(const Steps& s, Ctx& ctx, const Batch& b, const AttentionArgs& a)
   const int unit =
       a.cache.k_type == Type::Q8_0 || a.cache.k_type == Type::Q4_0 || a.cache.v_type == Type::Q8_0 || a.cache.v_type == Type::Q4_0 ? 32
                                                                                                                                    : 16;
-  FEWBIT_CHECK(hd > 0 && hd % unit == 0 && pt > 0 && pt % 16 == 0, "heads of %d (multiple of %d), pages of %d (multiple of 16)", hd, unit,
-               pt);
+  FEWBIT_CHECK(hd > 0 && hd <= max_head_dim && hd % unit == 0 && pt > 0 && pt % 16 == 0,
+               "heads of %d (multiple of %d), pages of %d (multiple of 16)", hd, unit, pt);
   FEWBIT_CHECK(a.n_kv > 0 && a.n_q % a.n_kv == 0 && a.n_rot <= hd, "%d heads over %d KV heads, %d of %d rotated", a.n_q, a.n_kv, a.n_rot,
                hd);
   Arena arena(ctx);
@@ -215,7 +216,7 @@ u64 steps_scratch_bytes(int max_cols, int max_n, int n_q_heads, int head_dim, in
   const i64 splits = std::min(div_up(std::max(max_context, 1), split), i64(round_splits));
   const i64 part_cols = std::min(max_cols, split_cols);
   const i64 attend = i64(max_cols) * n_q_heads * head_dim + part_cols * n_q_heads * i64(head_dim + 2) * (splits + 1);
-  const i64 delta = i64(max_cols) * (max_n + 2 * 1024);  // convolved channels, decay and beta
+  const i64 delta = i64(max_cols) * (max_n + 16 + 2 * 1024);  // convolved channels, decay and beta
   return u64(std::max(attend, delta)) * sizeof(f32) + 4096;
 }
 

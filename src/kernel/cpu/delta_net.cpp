@@ -4,6 +4,7 @@
 // in the first phase and (sequence, V head, 16-row blocks of its state) in the second.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/bits.h"
 #include "kernel/cpu/ops.h"
@@ -15,8 +16,8 @@ struct Job {
   const Steps& s;
   const Batch& b;
   const DeltaNetArgs& a;
-  i64 channels;
-  f32 *y, *decay, *beta;  // (cols, channels), (cols, v_heads) twice
+  i64 channels, ldy;
+  f32 *y, *decay, *beta;  // (cols, ldy), (cols, v_heads) twice
 
   // Convolution of one head's channels over the columns of one sequence, then what belongs to the head alone.
   void convolve(int seq, int head) const {
@@ -24,11 +25,12 @@ struct Job {
     const i64 ch = i64(head) * a.dim;
     f32* old = a.conv_state + (i64(b.slot[seq]) * keep) * channels + ch;  // rows `channels` apart, oldest first
     auto input = [&](int t) { return t >= 0 ? a.qkv + (first + t) * a.ldqkv + ch : old + (keep + t) * channels; };
+    static thread_local std::vector<const f32*> in;
+    in.clear();
+    for (int t = -keep; t < n; t++) in.push_back(input(t));
+    s.conv_silu(y + first * ldy + ch, ldy, in.data(), a.conv_w + ch * a.conv, a.conv, n, a.dim);
     for (int t = 0; t < n; t++) {
-      const f32* taps[16];
-      for (int j = 0; j < a.conv; j++) taps[j] = input(t - keep + j);
-      f32* to = y + (first + t) * channels + ch;
-      s.conv_silu(to, taps, a.conv_w + ch * a.conv, a.conv, a.dim);
+      f32* to = y + (first + t) * ldy + ch;
       if (head < 2 * a.k_heads) {
         f64 length = std::sqrt(f64(s.sum_squares(to, a.dim)));
         f64 by = length > f64(a.eps) ? length : f64(a.eps);
@@ -55,16 +57,16 @@ struct Job {
     DeltaBlock d;
     d.dim = a.dim;
     d.cols = n;
-    d.q = y + first * channels + i64(kh) * a.dim;
+    d.q = y + first * ldy + i64(kh) * a.dim;
     d.k = d.q + i64(a.k_heads) * a.dim;
-    d.ldqk = d.ldv = channels;
+    d.ldqk = d.ldv = ldy;
     d.decay = decay + i64(first) * a.v_heads + head;
     d.beta = beta + i64(first) * a.v_heads + head;
     d.ldg = a.v_heads;
     d.ldo = i64(a.v_heads) * a.dim;
     for (int r = row; r < row + count; r += 16) {
       d.state = a.state + ((i64(b.slot[seq]) * a.v_heads + head) * a.dim + r) * a.dim;
-      d.v = y + first * channels + (i64(2 * a.k_heads) + head) * a.dim + r;
+      d.v = y + first * ldy + (i64(2 * a.k_heads) + head) * a.dim + r;
       d.out = a.out + first * d.ldo + i64(head) * a.dim + r;
       s.delta(d);
     }
@@ -83,8 +85,9 @@ void delta_net(const Steps& s, Ctx& ctx, const Batch& b, const DeltaNetArgs& a) 
   FEWBIT_CHECK(a.dim > 0 && a.dim % 16 == 0 && a.conv >= 1 && a.conv <= 16 && a.k_heads > 0 && a.v_heads % a.k_heads == 0,
                "DeltaNet heads %d / %d of %d (multiple of 16), %d taps (at most 16)", a.k_heads, a.v_heads, a.dim, a.conv);
   Arena arena(ctx);
-  Job j{s, b, a, i64(2 * a.k_heads + a.v_heads) * a.dim, nullptr, nullptr, nullptr};
-  j.y = arena.floats(b.cols * j.channels);
+  Job j{s, b, a, i64(2 * a.k_heads + a.v_heads) * a.dim, 0, nullptr, nullptr, nullptr};
+  j.ldy = j.channels + 16;  // not a multiple of 4 KiB: the columns of a head would share a few sets of the cache
+  j.y = arena.floats(b.cols * j.ldy);
   j.decay = arena.floats(i64(b.cols) * a.v_heads);
   j.beta = arena.floats(i64(b.cols) * a.v_heads);
   const u64 state = u64(a.v_heads) * u64(a.dim) * u64(a.dim) * sizeof(f32);

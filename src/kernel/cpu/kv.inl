@@ -1,41 +1,71 @@
-// Rows of a KV cache: how 16 neighbouring elements become a V16, and how a row is stored.
+// Rows of a KV cache: how a register gets its elements [d, d + reg_lanes), and how a row is stored.
+// Types with blocks get their scales as floats from a table that scales() fills beforehand: converting an f16 and spreading it costs
+// more than the elements it belongs to.
 
 template <Type T>
 struct Kv;
 
+struct NoScales {
+  static void scales(const u8*, i64, int, int, f32*) {}
+};
 template <>
-struct Kv<Type::F32> {
+struct Kv<Type::F32> : NoScales {
+  static constexpr bool convert = false;
   static i64 bytes(int n) { return i64(n) * 4; }
-  static inline V16 load16(const u8* row, int d) { return load(reinterpret_cast<const f32*>(row) + d); }
+  static inline Reg get(const u8* row, int d, const f32*) { return reg_load(reinterpret_cast<const f32*>(row) + d); }
 };
 template <>
-struct Kv<Type::F16> {
+struct Kv<Type::F16> : NoScales {
+  static constexpr bool convert = true;
   static i64 bytes(int n) { return i64(n) * 2; }
-  static inline V16 load16(const u8* row, int d) { return load_f16(reinterpret_cast<const u16*>(row) + d); }
+  static inline Reg get(const u8* row, int d, const f32*) { return reg_load_f16(reinterpret_cast<const u16*>(row) + d); }
 };
-static inline V16 block_scale(const u8* b) {
-#if FEWBIT_VEC == 128
-  return set1(half_to_f32(load_le<u16>(b)));
-#else
-  return set1(_cvtsh_ss(load_le<u16>(b)));
-#endif
-}
-template <>
-struct Kv<Type::Q8_0> {  // 34 bytes: f16 d, 32 int8
-  static i64 bytes(int n) { return i64(n) / 32 * 34; }
-  static inline V16 load16(const u8* row, int d) {
-    const u8* b = row + d / 32 * 34;
-    return load_i8(reinterpret_cast<const i8*>(b) + 2 + (d & 16)) * block_scale(b);
+
+// Blocks of 32 elements that begin with an f16 scale: scale[t * n / 32 + i] of block i of row t.
+template <int block_bytes>
+struct BlockScales {
+  static constexpr bool convert = true;
+  static i64 bytes(int n) { return i64(n) / 32 * block_bytes; }
+  static void scales(const u8* rows, i64 row_bytes, int n, int count, f32* scale) {
+    alignas(64) u16 half[16 * max_head_dim / 32];
+    int m = 0;
+    for (int t = 0; t < count; t++, rows += row_bytes) {
+      for (int i = 0; i < n / 32; i++) half[m++] = load_le<u16>(rows + i * block_bytes);
+    }
+    int i = 0;
+    for (; i + 16 <= m; i += 16) store(scale + i, load_f16(half + i));
+    for (; i < m; i++) scale[i] = half_to_f32(half[i]);
   }
 };
 template <>
-struct Kv<Type::Q4_0> {  // 18 bytes: f16 d, 16 bytes: low nibbles first
-  static i64 bytes(int n) { return i64(n) / 32 * 18; }
-  static inline V16 load16(const u8* row, int d) {
-    const u8* b = row + d / 32 * 18;
-    V16 lo, hi;
-    load_i4(b + 2, &lo, &hi);
-    return (d & 16 ? hi : lo) * block_scale(b);
+struct Kv<Type::Q8_0> : BlockScales<34> {  // f16 d, 32 int8
+  static inline Reg get(const u8* row, int d, const f32* scale) {
+    return reg_mul(reg_load_i8(reinterpret_cast<const i8*>(row) + d / 32 * 34 + 2 + d % 32), reg_set1(scale[d / 32]));
+  }
+};
+template <>
+struct Kv<Type::Q4_0> : BlockScales<18> {  // f16 d, 16 bytes: elements 0..15 low nibbles, 16..31 high
+  static inline Reg get(const u8* row, int d, const f32* scale) {
+    const u8* q = row + d / 32 * 18 + 2 + d % 16;
+#if FEWBIT_VEC == 128
+    int shift = d & 16 ? 4 : 0;
+    Reg level;
+    for (int i = 0; i < 4; i++) level[i] = f32((q[i] >> shift & 15) - 8);
+#else
+#if FEWBIT_VEC == 512
+    const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(q));
+#else
+    const __m128i x = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(q));
+#endif
+    const __m128i n = _mm_and_si128(d & 16 ? _mm_srli_epi16(x, 4) : x, _mm_set1_epi8(15));
+    const __m128i c = _mm_sub_epi8(n, _mm_set1_epi8(8));
+#if FEWBIT_VEC == 512
+    const Reg level = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(c));
+#else
+    const Reg level = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(c));
+#endif
+#endif
+    return reg_mul(level, reg_set1(scale[d / 32]));
   }
 };
 

@@ -95,14 +95,14 @@ static f32 softmax(f32* x, f32 m, int n) {
   V16 top = set1(m), s = zero();
   int i = 0;
   for (; i + 16 <= n; i += 16) {
-    V16 e = exp(load(x + i) - top);
+    V16 e = exp_down(load(x + i) - top);
     store(x + i, e);
     s = s + e;
   }
   if (i < n) {
     f32 t[16];
     for (int j = 0; j < 16; j++) t[j] = i + j < n ? x[i + j] : -INFINITY;
-    V16 e = exp(load(t) - top);
+    V16 e = exp_down(load(t) - top);
     store_n(x + i, e, n - i);
     s = s + e;
   }
@@ -191,16 +191,23 @@ static void fwht(f32* x, int n, int block) {
   }
 }
 
-static void conv_silu(f32* to, const f32* const* taps, const f32* w, int conv, int n) {
+static void conv_silu(f32* to, i64 ldto, const f32* const* in, const f32* w, int conv, int cols, int n) {
   for (int c = 0; c < n; c += 16) {
-    int m = std::min(16, n - c);
-    f32 t[16] = {};
-    V16 y = zero();
+    const int m = std::min(16, n - c);
+    V16 tap[16];
     for (int j = 0; j < conv; j++) {
+      f32 t[16] = {};
       for (int l = 0; l < m; l++) t[l] = w[i64(c + l) * conv + j];
-      V16 u = m == 16 ? load(taps[j] + c) : load_n(taps[j] + c, m);
-      y = y + load(t) * u;
+      tap[j] = load(t);
     }
-    store_n(to + c, silu(y), m);
+    for (int i = 0; i < cols; i++) {
+      V16 y = zero();
+      for (int j = 0; j < conv; j++) y = y + tap[j] * (m == 16 ? load(in[i + j] + c) : load_n(in[i + j] + c, m));
+      if (m == 16) {
+        store(to + i * ldto + c, silu(y));
+      } else {
+        store_n(to + i * ldto + c, silu(y), m);
+      }
+    }
   }
 }

@@ -12,6 +12,7 @@ namespace fewbit::kernel::cpu {
 // Attention works through the positions in splits of this many, each with its own softmax, merged in order of position.  The size is
 // fixed, so neither the number of columns nor of threads changes a bit.
 inline constexpr int split = 128;
+inline constexpr int max_head_dim = 1024;
 
 // One split of one KV head, for `rows` query rows that read it.  K and V rows lie in runs of 16 positions.
 struct AttendTile {
@@ -21,6 +22,7 @@ struct AttendTile {
   const u8* const* k = nullptr;  // (split / 16) address of position 16 i
   const u8* const* v = nullptr;
   f32* scores = nullptr;  // (rows, split) scratch
+  f32* floats = nullptr;  // (32, head_dim) scratch
   f32* m = nullptr;       // (rows) out: largest score; rows with valid 0 are left alone
   f32* l = nullptr;       // (rows) out: sum of exp(score - m)
   f32* acc = nullptr;     // (rows, head_dim) out: sum of exp(score - m) v
@@ -70,8 +72,8 @@ struct Steps {
   i64 (*argmax)(const f32* x, i64 n);
   // [=] one row of a KV cache: F32, F16, Q8_0, Q4_0 (bits as formats.md); a row with non-finite numbers becomes NaN
   void (*store_kv)(Type type, void* row, const f32* x, int n);
-  // [=] causal convolution and SiLU over n channels: taps[j] points at the input of tap j, w (n, conv)
-  void (*conv_silu)(f32* to, const f32* const* taps, const f32* w, int conv, int n);
+  // [=] causal convolution and SiLU over n channels of `cols` columns: in[i + j] points at the input of tap j of column i, w (n, conv)
+  void (*conv_silu)(f32* to, i64 ldto, const f32* const* in, const f32* w, int conv, int cols, int n);
   // attention over one split; k and v: F32, F16, Q8_0, Q4_0
   void (*attend)(const AttendTile& tile, Type k, Type v);
   // merges the (m, l, acc) of a later split into those of the earlier ones [=]

@@ -46,12 +46,6 @@ static inline void store_f16(u16* p, V16 a) {
 static inline V16 load_i8(const i8* p) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
 }
-// 16 bytes q -> elements 0..15 = low nibbles, 16..31 = high nibbles, minus 8.
-static inline void load_i4(const u8* p, V16* lo, V16* hi) {
-  __m128i q = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), m = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
-  lo->v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_sub_epi8(_mm_and_si128(q, m), eight)));
-  hi->v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(q, 4), m), eight)));
-}
 // Integral floats in [-128, 127] as bytes.
 static inline void store_i8(i8* p, V16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
@@ -105,15 +99,6 @@ static inline void store_f16(u16* p, V16 x) {
   auto q = reinterpret_cast<__m128i*>(p);
   _mm_storeu_si128(q, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
   _mm_storeu_si128(q + 1, _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
-}
-static inline V16 from_bytes(__m128i q) {
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(q, 8)))};
-}
-static inline V16 load_i8(const i8* p) { return from_bytes(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
-static inline void load_i4(const u8* p, V16* lo, V16* hi) {
-  __m128i q = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), m = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
-  *lo = from_bytes(_mm_sub_epi8(_mm_and_si128(q, m), eight));
-  *hi = from_bytes(_mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(q, 4), m), eight));
 }
 static inline void store_i8(i8* p, V16 x) {
   __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)), 0xd8);
@@ -174,14 +159,6 @@ static inline V16 load_f16(const u16* p) {
 static inline void store_f16(u16* p, V16 x) {
   for (int i = 0; i < 16; i++) p[i] = f32_to_half(x.v[i / 4][i % 4]);
 }
-static inline V16 load_i8(const i8* p) {
-  V16 r;
-  for (int i = 0; i < 16; i++) r.v[i / 4][i % 4] = p[i];
-  return r;
-}
-static inline void load_i4(const u8* p, V16* lo, V16* hi) {
-  for (int i = 0; i < 16; i++) lo->v[i / 4][i % 4] = f32((p[i] & 15) - 8), hi->v[i / 4][i % 4] = f32((p[i] >> 4) - 8);
-}
 static inline void store_i8(i8* p, V16 x) {
   for (int i = 0; i < 16; i++) p[i] = i8(x.v[i / 4][i % 4]);
 }
@@ -195,6 +172,48 @@ static inline V16 swap(V16 x) {
 #undef FEWBIT_QUARTERS
 
 #endif
+
+// ---- one register of a V16 --------------------------------------------------------------------------------------------------------
+// Inner loops that must count registers work on one of the V16's `regs` registers at a time: lanes [h * 16 / regs, ...).
+
+#if FEWBIT_VEC == 512
+typedef __m512 Reg;
+static constexpr int regs = 1;
+static inline Reg reg_load(const f32* p) { return _mm512_loadu_ps(p); }
+static inline void reg_store(f32* p, Reg a) { _mm512_storeu_ps(p, a); }
+static inline Reg reg_set1(f32 x) { return _mm512_set1_ps(x); }
+static inline Reg reg_mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
+static inline Reg reg_fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
+static inline Reg reg_load_f16(const u16* p) { return load_f16(p).v; }
+static inline Reg reg_load_i8(const i8* p) { return load_i8(p).v; }
+#elif FEWBIT_VEC == 256
+typedef __m256 Reg;
+static constexpr int regs = 2;
+static inline Reg reg_load(const f32* p) { return _mm256_loadu_ps(p); }
+static inline void reg_store(f32* p, Reg a) { _mm256_storeu_ps(p, a); }
+static inline Reg reg_set1(f32 x) { return _mm256_set1_ps(x); }
+static inline Reg reg_mul(Reg a, Reg b) { return _mm256_mul_ps(a, b); }
+static inline Reg reg_fma(Reg a, Reg b, Reg c) { return _mm256_fmadd_ps(a, b, c); }
+static inline Reg reg_load_f16(const u16* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+static inline Reg reg_load_i8(const i8* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+#else
+typedef V4 Reg;
+static constexpr int regs = 4;
+static inline Reg reg_load(const f32* p) {
+  Reg r;
+  std::memcpy(&r, p, sizeof r);
+  return r;
+}
+static inline void reg_store(f32* p, Reg a) { std::memcpy(p, &a, sizeof a); }
+static inline Reg reg_set1(f32 x) { return splat4(x); }
+static inline Reg reg_mul(Reg a, Reg b) { return a * b; }
+static inline Reg reg_fma(Reg a, Reg b, Reg c) { return a * b + c; }
+static inline Reg reg_load_f16(const u16* p) { return Reg{half_to_f32(p[0]), half_to_f32(p[1]), half_to_f32(p[2]), half_to_f32(p[3])}; }
+static inline Reg reg_load_i8(const i8* p) { return Reg{f32(p[0]), f32(p[1]), f32(p[2]), f32(p[3])}; }
+#endif
+static constexpr int reg_lanes = 16 / regs;
 
 // ---- the same text for all sets ------------------------------------------------------------------------------------------------
 
@@ -305,6 +324,20 @@ static inline V16 exp(V16 x) {
   e = where_lt(x, lo, zero(), e);
   e = where_lt(hi, x, set1(INFINITY), e);
   return where_lt(x, set1(INFINITY), e, where_lt(zero(), x, set1(INFINITY), x));  // the last: NaN stays NaN
+}
+// The same for x <= 0 (or NaN), without the cases that cannot be: below -87.33 it is exp(-87.33) = 1.2e-38.
+static inline V16 exp_down(V16 x) {
+  V16 c = max(set1(-87.33f), x);
+  V16 n = rint(c * set1(1.44269504f));
+  V16 r = (c - n * set1(0.693359375f)) - n * set1(-2.12194440e-4f);
+  V16 p = set1(1.9875691500e-4f);
+  p = p * r + set1(1.3981999507e-3f);
+  p = p * r + set1(8.3334519073e-3f);
+  p = p * r + set1(4.1665795894e-2f);
+  p = p * r + set1(1.6666665459e-1f);
+  p = p * r + set1(5.0000001201e-1f);
+  p = (p * (r * r) + r) + set1(1.0f);
+  return p * exp2i(n);
 }
 static inline f32 exp1(f32 x) { return lane0(exp(set1(x))); }
 static inline V16 sigmoid(V16 x) { return set1(1.0f) / (set1(1.0f) + exp(zero() - x)); }
