@@ -113,6 +113,7 @@ Status EngineImpl::load() {
     if (p_.device->kind() == DeviceKind::cpu) p_.device->zero(to.data(), to.bytes());
     return {};
   };
+  if (!o.synthetic.empty()) { FEWBIT_TRY(p_.file, open_file(o, true)); }
   FEWBIT_OK(get(p_.scratch_bytes, scratch_));
   ctx_.scratch = scratch_.data();
   ctx_.scratch_bytes = scratch_.bytes();

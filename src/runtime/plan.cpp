@@ -25,16 +25,6 @@ u64 resident_bytes() {
   return resident * u64(sysconf(_SC_PAGESIZE));
 }
 
-Result<gguf::File> open_file(const EngineOptions& o, bool dry) {
-  if (o.synthetic.empty()) return gguf::File::open(o.model, {.q2_0_legacy = o.q2_0_legacy});
-  FEWBIT_TRY(gguf::SynthOptions s, gguf::parse_synthetic(o.synthetic));
-  s.n_layers = o.layers;
-  s.seed = o.seed;
-  s.n_threads = o.threads;
-  (void)dry;
-  return gguf::synthesize(s);
-}
-
 Status check_options(const EngineOptions& o) {
   auto range = [](const char* name, i64 v, i64 lo, i64 hi) -> Status {
     if (v >= lo && v <= hi) return {};
@@ -98,6 +88,16 @@ std::string MemoryPlan::text() const {
   return t + fmt::format(", scratch {}, other {}", size_text(scratch), size_text(other));
 }
 
+Result<gguf::File> open_file(const EngineOptions& o, bool fill) {
+  if (o.synthetic.empty()) return gguf::File::open(o.model, {.q2_0_legacy = o.q2_0_legacy});
+  FEWBIT_TRY(gguf::SynthOptions s, gguf::parse_synthetic(o.synthetic));
+  s.n_layers = o.layers;
+  s.seed = o.seed;
+  s.n_threads = o.threads;
+  s.fill = fill;
+  return gguf::synthesize(s);
+}
+
 model::LoadOptions load_options(const EngineOptions& o, bool dry) {
   model::LoadOptions l;
   l.place.repack = o.repack;
@@ -115,7 +115,7 @@ Result<Prepared> prepare(const EngineOptions& options) {
   p.options = options;
   EngineOptions& o = p.options;
   FEWBIT_TRY(p.device, open_device(o.device, {.threads = o.threads}));
-  FEWBIT_TRY(p.file, open_file(o, true));
+  FEWBIT_TRY(p.file, open_file(o, false));
   FEWBIT_TRY(model::Config config, model::Config::read(p.file));
   FEWBIT_OK(check_kernel_limits(config));
 

@@ -25,6 +25,8 @@ struct Prepared {
 // Error: what Model::load refuses; a plan that does not fit, with the numbers and what would.
 Result<Prepared> prepare(const EngineOptions& options);
 
+// A synthetic model's tensors are made only with `fill`; without, they are empty pages that serve to count.
+Result<gguf::File> open_file(const EngineOptions& options, bool fill);
 model::LoadOptions load_options(const EngineOptions& options, bool dry);
 
 }  // namespace fewbit::runtime
