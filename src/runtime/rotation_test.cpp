@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "model/fold_model.h"
+#include "runtime/perplexity.h"
 #include "runtime/test_models.h"
 
 namespace fewbit::runtime {
@@ -87,6 +88,31 @@ TEST(Folded, GroupedOrderIsQwen3NextsOwn) {
     EXPECT_LE(worst_of("further/qwen3next", path), 2e-4) << flag;
     std::filesystem::remove(path);
   }
+}
+
+// On the model that ships: each part left out at least doubles the perplexity.
+TEST(Omissions, EachAtLeastDoublesThePerplexity) {
+  std::ifstream in(FEWBIT_SOURCE_DIR "/tests/data/mini.ppl.txt");
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  auto value = [&](const char* omit) {
+    Omit o(omit);
+    EngineOptions options = exact_options(own_model("mini-hybrid.pq2_0.gguf"));
+    options.path = kernel::Path::fast;
+    options.n_ctx = 256;
+    auto e = load(options);
+    if (!e || !e->tokenizer()) return 0.0;
+    auto tokens = e->tokenizer()->encode(text.substr(0, 8000), {.add_special = false, .parse_special = false});
+    PerplexityOptions p;
+    p.n_ctx = 256;
+    p.chunks = 3;
+    auto r = perplexity(*e, tokens, p);
+    EXPECT_TRUE(r.ok());
+    return r.ok() ? r->perplexity : 0.0;
+  };
+  f64 right = value("");
+  EXPECT_GT(right, 2);
+  EXPECT_LT(right, 20);
+  for (const char* what : {"signs", "transform", "permutation", "inverse"}) EXPECT_GT(value(what), 2 * right) << what;
 }
 
 // A listed weight that reads the plain activation fails the load; forced, it shows.

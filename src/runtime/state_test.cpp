@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Mixed, testing::Combine(testing::ValuesIn(model
 
 // Logits of the default path are the same bits at every width and thread count.
 TEST(Width, ChangesNoBit) {
-  for (const char* file : {"mini-dense.pq2_0.gguf"}) {
+  for (const char* file : {"mini-hybrid.pq2_0.gguf", "mini-dense.pq2_0.gguf"}) {
     std::vector<f32> want;
     for (int threads : {1, 2})
       for (int piece : {0, 1, 3, 8, 64}) {
