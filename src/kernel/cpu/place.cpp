@@ -23,7 +23,7 @@ std::vector<WeightKernels> best_file_kernels() {
   std::span<const WeightKernels> list = cpu_features().avx2 ? avx2::file_kernels() : std::span<const WeightKernels>();
   if (list.empty()) list = scalar::file_kernels();
   std::vector<WeightKernels> v(list.begin(), list.end());
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(FEWBIT_NO_PACKED)
   const CpuFeatures& f = cpu_features();
   for (WeightKernels& k : v) {
     WeightKernels w{};
@@ -58,7 +58,7 @@ const WeightKernels* file_kernels(Type type) {
 }
 
 const WeightKernels* packed_kernels(Type type) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(FEWBIT_NO_PACKED)
   const CpuFeatures& f = cpu_features();
   if (f.best() == Isa::avx512_vnni) return find(avx512_vnni::packed_kernels(), type);
   if (f.avx_vnni) return find(avx_vnni::packed_kernels(), type);
