@@ -196,9 +196,13 @@ static void conv_silu(f32* to, i64 ldto, const f32* const* in, const f32* w, int
     const int m = std::min(16, n - c);
     V16 tap[16];
     for (int j = 0; j < conv; j++) {
-      f32 t[16] = {};
-      for (int l = 0; l < m; l++) t[l] = w[i64(c + l) * conv + j];
-      tap[j] = load(t);
+      if (m == 16) {
+        tap[j] = load_strided(w + i64(c) * conv + j, conv);
+      } else {
+        f32 t[16] = {};
+        for (int l = 0; l < m; l++) t[l] = w[i64(c + l) * conv + j];
+        tap[j] = load(t);
+      }
     }
     for (int i = 0; i < cols; i++) {
       V16 y = zero();

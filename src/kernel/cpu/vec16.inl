@@ -228,6 +228,20 @@ static inline void store_n(f32* p, V16 a, int n) {
   store(t, a);
   for (int i = 0; i < n; i++) p[i] = t[i];
 }
+// p[0], p[stride], ..., p[15 stride]
+static inline V16 load_strided(const f32* p, int stride) {
+#if FEWBIT_VEC == 512
+  const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  return {_mm512_i32gather_ps(_mm512_mullo_epi32(lane, _mm512_set1_epi32(stride)), p, 4)};
+#elif FEWBIT_VEC == 256
+  const __m256i at = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(stride));
+  return {_mm256_i32gather_ps(p, at, 4), _mm256_i32gather_ps(p + 8 * stride, at, 4)};
+#else
+  f32 t[16];
+  for (int i = 0; i < 16; i++) t[i] = p[i * stride];
+  return load(t);
+#endif
+}
 static inline f32 lane0(V16 a) {
 #if FEWBIT_VEC == 512
   return _mm512_cvtss_f32(a.v);
