@@ -11,6 +11,7 @@ namespace fewbit::text {
 namespace {
 
 constexpr size_t kMaxSource = size_t{16} << 20;
+constexpr int kMaxNesting = 500;  // of the variables: what copies and converts them calls itself
 
 // One line, of bounded length: it may quote the template, or what it says through raise_exception.
 Error to_error(const jinja::Failure& f) {
@@ -26,18 +27,45 @@ bool is_text_part(const Json& part) {
          (part.is_object() && part.contains("text") && part["text"].is_string() && part.value("type", Json("text")) == "text");
 }
 
-void parse_arguments(Json& message) {
+bool deeper_than(const Json& j, int levels) {
+  if (!j.is_structured()) return false;
+  if (levels == 0) return true;
+  for (const Json& e : j) {
+    if (deeper_than(e, levels - 1)) return true;
+  }
+  return false;
+}
+
+// As the filter tojson writes it; j itself where that fails.
+Json json_text(const Json& j) {
+  try {
+    jinja::Runtime r(RenderLimits{});
+    return r.to_json(r.from_json(j), {});
+  } catch (const jinja::Failure&) { return j; }
+}
+
+// The object that holds the arguments: {"function": {"name", "arguments"}}, or the inner object alone.
+template <class J, class F>
+void each_arguments(J& message, F f) {
   auto calls = message.find("tool_calls");
   if (calls == message.end() || !calls->is_array()) return;
-  for (Json& call : *calls) {
+  for (auto& call : *calls) {
     if (!call.is_object()) continue;
-    // {"function": {"name", "arguments"}}, or the inner object alone
-    Json& function = call.contains("function") && call["function"].is_object() ? call["function"] : call;
+    auto& function = call.contains("function") && call.at("function").is_object() ? call.at("function") : call;
     auto arguments = function.find("arguments");
-    if (arguments == function.end() || !arguments->is_string()) continue;
-    Json parsed = Json::parse(arguments->get_ref<const std::string&>(), nullptr, false);
-    if (parsed.is_object()) *arguments = std::move(parsed);
+    if (arguments != function.end()) f(*arguments);
   }
+}
+
+void convert_arguments(Json& message, Arguments to) {
+  each_arguments(message, [&](Json& arguments) {
+    if (to == Arguments::objects && arguments.is_string()) {
+      Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
+      if (parsed.is_object() && !deeper_than(parsed, kMaxNesting)) arguments = std::move(parsed);
+    } else if (to == Arguments::strings && arguments.is_object()) {
+      arguments = json_text(arguments);
+    }
+  });
 }
 
 // Nothing when a part is no text: such content stays as it is.
@@ -52,17 +80,18 @@ std::optional<std::string> joined_parts(const Json& parts) {
 
 bool lacks_content(const Json& message) { return !message.contains("content") || message["content"].is_null(); }
 
-// What some message's content gives reason to try.
+// What the messages give reason to try.
 struct Odd {
-  bool parts = false, missing = false;
+  bool parts = false, missing = false, objects = false, strings = false;  // arguments
 };
-Odd odd_content(const Json& variables) {
+Odd oddities(const Json& variables) {
   Odd odd;
   auto messages = variables.find("messages");
   if (messages == variables.end() || !messages->is_array()) return odd;
   for (const Json& message : *messages) {
     if (!message.is_object()) continue;
     odd.missing |= lacks_content(message);
+    each_arguments(message, [&](const Json& arguments) { (arguments.is_string() ? odd.strings : odd.objects) = true; });
     odd.parts |= message.contains("content") && message["content"].is_array() && joined_parts(message["content"]).has_value();
   }
   return odd;
@@ -77,7 +106,7 @@ Json prepare_variables(const Json& variables, const Preparation& p) {
   if (messages == out.end() || !messages->is_array()) return out;
   for (Json& message : *messages) {
     if (!message.is_object()) continue;
-    if (p.parse_arguments) parse_arguments(message);
+    if (p.arguments != Arguments::keep) convert_arguments(message, p.arguments);
     if (p.join_parts && message.contains("content") && message["content"].is_array()) {
       if (auto text = joined_parts(message["content"])) message["content"] = *text;
     }
@@ -112,19 +141,24 @@ Result<std::string> ChatTemplate::render(const Json& variables, const RenderLimi
   if (!variables.is_object()) {
     return Error{Code::invalid_argument, fmt::format("chat template: the variables must be a JSON object, not {}", variables.type_name())};
   }
-  Odd odd = odd_content(variables);
-  std::vector<Preparation> attempts{{}};
-  if (odd.parts) attempts.push_back({.join_parts = true});
-  if (odd.missing) {
-    attempts.push_back({.join_parts = odd.parts, .missing_content = MissingContent::none});
-    attempts.push_back({.join_parts = odd.parts, .missing_content = MissingContent::empty});
+  if (deeper_than(variables, kMaxNesting)) {
+    return Error{Code::invalid_argument, fmt::format("chat template: the variables are nested deeper than {} levels", kMaxNesting)};
+  }
+  Odd odd = oddities(variables);
+  std::vector<Preparation> attempts;
+  for (Arguments arguments : {Arguments::objects, Arguments::strings}) {
+    if (arguments == Arguments::strings && !odd.objects && !odd.strings) break;
+    attempts.push_back({arguments, false, MissingContent::keep});
+    if (odd.parts) attempts.push_back({arguments, true, MissingContent::keep});
+    if (odd.missing) attempts.push_back({arguments, odd.parts, MissingContent::none});
+    if (odd.missing) attempts.push_back({arguments, odd.parts, MissingContent::empty});
   }
   std::optional<Error> first_error;
   std::optional<std::string> first_prompt;  // with something printed that the template does not know
   for (const Preparation& attempt : attempts) {
     try {
       jinja::Interp interp(s_->tree, limits);
-      std::string prompt = interp.render(prepare_variables(variables, attempt));
+      std::string prompt = interp.render(prepare_variables(variables, attempt), odd.strings);
       if (!interp.printed_watched) return prompt;
       if (!first_prompt) first_prompt = std::move(prompt);
     } catch (const jinja::Failure& f) {

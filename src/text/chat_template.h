@@ -17,8 +17,10 @@ namespace fewbit::text {
 
 // Fills the gaps between what clients send and what templates read (tokenizer.md 9.1).  Messages that are not objects are left alone.
 enum class MissingContent { keep, none, empty };
+enum class Arguments { keep, objects, strings };
 struct Preparation {
-  bool parse_arguments = true;                            // tool call arguments: a string that holds a JSON object becomes the object
+  // Of tool calls.  objects: a string that holds a JSON object becomes the object; strings: an object becomes its JSON.
+  Arguments arguments = Arguments::objects;
   bool join_parts = false;                                // content [{"type": "text", "text": a}, ...] becomes the string a + ...
   MissingContent missing_content = MissingContent::keep;  // a message without content (or with null): left, null, or ""
 };
@@ -35,8 +37,9 @@ class ChatTemplate {
   // `variables`: an object; every key becomes a template variable (messages, tools, add_generation_prompt, enable_thinking, ...).
   // A string `date_string` also fixes what strftime_now gives, whatever its format.
   //
-  // Tool call arguments are parsed as in Preparation.  Content is first given as it came.  Where the template cannot take it (it fails,
-  // or prints an array of parts or a missing content as Python would), arrays are joined, then missing content becomes null, then "".
+  // Tool call arguments are given as objects, content as it came.  Where the template cannot take that (it fails, or prints an array of
+  // parts, a missing content or parsed arguments as Python would), arrays are joined, missing content becomes null, then "", and
+  // at last arguments become strings.
   // Errors: invalid_argument with line and construct; what the template says through raise_exception is passed on in its words.
   Result<std::string> render(const Json& variables, const RenderLimits& limits = {}) const;
 

@@ -1,11 +1,14 @@
 // Any bytes as a template, with a conversation or with variables of its own (JSON after the first zero byte): no crash, no leak, an error
-// of one line, the same result twice.  Seeds: tests/data/templates.
+// of one line, the same result twice.
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <string_view>
 
+#include "base/fuzz.h"
 #include "text/chat_template.h"
 
 using namespace fewbit;
@@ -29,9 +32,35 @@ const Json& conversation() {
   return variables;
 }
 
+std::string read(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream s;
+  s << in.rdbuf();
+  return s.str();
+}
+
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+// The published templates and the small cases of the tests.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  fuzz::write_seeds_if_asked([](auto write) {
+    std::filesystem::path folder = std::filesystem::path(FEWBIT_SOURCE_DIR) / "tests/data/templates";
+    auto put = [&](const std::string& name, const std::string& text) {
+      write(name, std::span(reinterpret_cast<const u8*>(text.data()), text.size()));
+    };
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() == ".jinja") put(entry.path().stem().string(), read(entry.path()));
+    }
+    Json file = Json::parse(read(folder / "jinja_cases.json"));
+    int n = 0;
+    for (const Json& c : file["cases"]) {
+      put("case" + std::to_string(n++), c["template"].get<std::string>() + '\0' + file["contexts"][c["context"].get<std::string>()].dump());
+    }
+  });
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const u8* data, std::size_t size) {
   std::string_view input(reinterpret_cast<const char*>(data), size);
   std::size_t zero = input.find('\0');
   Json variables = conversation();
@@ -46,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   RenderLimits limits;
-  limits.steps = 20'000;
+  limits.steps = 5'000;
   limits.text_bytes = 1 << 16;
   limits.heap_bytes = 1 << 20;
   limits.now = 0;

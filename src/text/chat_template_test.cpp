@@ -161,6 +161,35 @@ TEST(ChatTemplate, StringArgumentsBecomeObjects) {
   EXPECT_EQ(text_of(render("{{ messages[0].tool_calls[0].function.arguments|tojson }}", v)), R"({"b": 1, "a": [2.0]})");
 }
 
+TEST(ChatTemplate, ArgumentsAsTheTemplateTakesThem) {
+  auto with = [](const Json& arguments) {
+    Json call = {{"function", {{"name", "f"}, {"arguments", arguments}}}};
+    return Json{{"messages", {{{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({call})}}}}};
+  };
+  Json object = with({{"a", 1}, {"b", "x"}}), string = with("{\"a\":1}"), text = with("none");
+  // A template that can only take strings gets them.
+  const char* adds = "{{ 'x' + messages[0].tool_calls[0].function.arguments }}";
+  EXPECT_EQ(text_of(render(adds, string)), "x{\"a\":1}");
+  EXPECT_EQ(text_of(render(adds, object)), "x{\"a\": 1, \"b\": \"x\"}");
+  EXPECT_EQ(text_of(render(adds, text)), "xnone");
+  // Printed as they are: what came as a string stays one, what came as an object is printed as jinja2 prints it.
+  const char* prints = "{{ messages[0].tool_calls[0].function.arguments }}";
+  EXPECT_EQ(text_of(render(prints, string)), "{\"a\":1}");
+  EXPECT_EQ(text_of(render(prints, object)), "{'a': 1, 'b': 'x'}");
+  // Objects are the first choice.
+  const char* walks = "{% for k, v in messages[0].tool_calls[0].function.arguments|items %}{{ k }}={{ v }};{% endfor %}";
+  EXPECT_EQ(text_of(render(walks, string)), "a=1;");
+  EXPECT_EQ(prepare_variables(object, {.arguments = Arguments::strings})["messages"][0]["tool_calls"][0]["function"]["arguments"],
+            "{\"a\": 1, \"b\": \"x\"}");
+  EXPECT_EQ(prepare_variables(string, {.arguments = Arguments::keep}), string);
+  // Too deep to be worked on: they stay a string.
+  std::string deep;
+  for (int i = 0; i < 100000; i++) deep += "{\"a\":";
+  deep += "1" + std::string(100000, '}');
+  EXPECT_EQ(text_of(render("{{ messages[0].tool_calls[0].function.arguments is string }}", with(deep))), "True");
+  EXPECT_NE(error_of(render("x", Json::parse(deep))).find("nested deeper than 500 levels"), std::string::npos);
+}
+
 TEST(ChatTemplate, MissingContent) {
   Json missing = Json::parse(R"({"messages": [{"role": "assistant"}]})"),
        null = Json::parse(R"({"messages": [{"role": "assistant", "content": null}]})");

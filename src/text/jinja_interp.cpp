@@ -5,18 +5,32 @@
 
 namespace fewbit::text::jinja {
 
-std::string Interp::render(const Json& variables) {
+// Marks the values of a message that a template may not know how to print.
+void Interp::watch(const Value& message, bool arguments) {
+  if (!message.is(Kind::dict)) return;
+  if (Value* content = message.as<Dict>().find(*this, "content")) {
+    if (content->is(Kind::list)) content->as<List>().watched = true;
+    if (content->is_none()) *content = Value::none(true);
+  }
+  const Value* calls = arguments ? message.as<Dict>().find(*this, "tool_calls") : nullptr;
+  if (!calls || !calls->is(Kind::list)) return;
+  for (const Value& call : calls->as<List>().v) {
+    if (!call.is(Kind::dict)) continue;
+    const Value* function = call.as<Dict>().find(*this, "function");
+    const Value& holder = function && function->is(Kind::dict) ? *function : call;
+    const Value* found = holder.as<Dict>().find(*this, "arguments");
+    if (found && found->is(Kind::dict)) found->as<Dict>().watched = true;
+  }
+}
+
+std::string Interp::render(const Json& variables, bool watch_arguments) {
   std::string out;
   out_ = &out;
   try {
     for (const auto& [key, value] : variables.items()) {
       Value v = from_json(value);
-      if (key == "messages" && v.is(Kind::list)) {  // contents that the template may not know how to print
-        for (const Value& message : v.as<List>().v) {
-          Value* content = message.is(Kind::dict) ? message.as<Dict>().find(*this, "content") : nullptr;
-          if (content && content->is(Kind::list)) content->as<List>().watched = true;
-          if (content && content->is_none()) *content = Value::none(true);
-        }
+      if (key == "messages" && v.is(Kind::list)) {
+        for (const Value& message : v.as<List>().v) watch(message, watch_arguments);
       }
       if (key == "date_string" && v.is_string()) fixed_date = text(v);
       define(key, v);

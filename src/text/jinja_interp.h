@@ -23,8 +23,8 @@ class Interp final : public Runtime {
     scope_ = Value::of(Kind::other, new Scope(heap, {}));
   }
 
-  // Throws Failure, with its line.  variables: an object.
-  std::string render(const Json& variables);
+  // Throws Failure, with its line.  variables: an object.  watch_arguments: note when a tool call's arguments are printed as an object.
+  std::string render(const Json& variables, bool watch_arguments);
 
  private:
   friend struct Macro;
@@ -32,6 +32,7 @@ class Interp final : public Runtime {
   enum class Flow { on, break_loop, continue_loop };
 
   // --- statements: jinja_interp.cpp
+  void watch(const Value& message, bool arguments);
   Flow run(const Nodes&);
   Flow run(const Node&);
   Flow run_scoped(const Nodes&);  // in a scope of its own

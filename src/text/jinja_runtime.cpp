@@ -71,6 +71,9 @@ void Runtime::append_str(std::string& out, const Value& v) {
     case Kind::list:
       if (v.as<List>().watched) printed_watched = true;
       return append_repr(out, v);
+    case Kind::dict:
+      if (v.as<Dict>().watched) printed_watched = true;
+      return append_repr(out, v);
     default:
       return append_repr(out, v);
   }

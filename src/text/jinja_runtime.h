@@ -84,7 +84,7 @@ class Runtime {
     return s;
   }
   std::string type_name(const Value&) const;
-  // A list of parts or a missing content was printed as Python would print it: the template does not know such content.
+  // A list of parts, a missing content or parsed arguments were printed as Python prints them: the template does not know such values.
   bool printed_watched = false;
 
   // --- comparison: jinja_runtime.cpp
