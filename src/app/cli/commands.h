@@ -22,6 +22,8 @@ void add_inspect(CLI::App& app, Run& run);
 void add_decode(CLI::App& app, Run& run);
 void add_encode(CLI::App& app, Run& run);
 void add_synth(CLI::App& app, Run& run);
+void add_quantize(CLI::App& app, Run& run);
+void add_imatrix(CLI::App& app, Run& run);
 void add_devices(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_perplexity(CLI::App& app, Run& run);

@@ -30,6 +30,8 @@ static constexpr Entry entries[] = {
     {"template", "the prompt that a chat template makes of messages", add_template},
     {"decode", "raw blocks to float32", add_decode},
     {"encode", "float32 to raw blocks", add_encode},
+    {"quantize", "a model in other types", add_quantize},
+    {"imatrix", "how strongly a text uses each input of each weight, for quantize", add_imatrix},
     {"synth", "write a model of a known shape with random weights", add_synth},
     {"devices", "processors and GPUs that can run models here", add_devices},
 };
