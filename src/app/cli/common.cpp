@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "base/progress.h"
 #include "format/format.h"
 #include "runtime/default_model.h"
 
@@ -138,7 +139,11 @@ Result<std::unique_ptr<runtime::Engine>> ModelOptions::load() {
   FEWBIT_TRY(runtime::EngineOptions o, resolve());
   FEWBIT_TRY(auto plan, runtime::Engine::plan(o));
   log::info("{}", plan.text());
-  return runtime::Engine::load(o);
+  Progress bar("loading");
+  o.progress = [&](f64 fraction) { bar.share(fraction); };
+  auto engine = runtime::Engine::load(o);
+  bar.finish();
+  return engine;
 }
 
 // ---- Ctrl-C --------------------------------------------------------------------------------------------------------------------

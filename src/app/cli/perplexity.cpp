@@ -1,10 +1,10 @@
 // perplexity: of a text or a file of token ids, with the distance from stored logits.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "app/cli/common.h"
+#include "base/progress.h"
 #include "runtime/perplexity.h"
 
 namespace fewbit::cli {
@@ -60,12 +60,10 @@ static Status perplexity_command(PerplexityCommand& o) {
   }
   Cancel cancel;
   p.cancel = &Cancel::flag();
-  const bool show = isatty(2);
-  p.progress = [&](int done, int of, f64 value) {
-    if (show) fmt::print(stderr, "\r[{}/{}] {:.4f} ", done, of, value);
-  };
+  Progress bar("perplexity");
+  p.progress = [&](int done, int of, f64) { bar.share(f64(done) / of); };
   auto result = runtime::perplexity(*engine, tokens, p);
-  if (show) fmt::print(stderr, "\n");
+  bar.finish();
   if (!result.ok()) return std::move(result).error();
   const runtime::PerplexityResult& r = *result;
   const char* path = o.model.exact ? "exact" : "default";
