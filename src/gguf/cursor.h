@@ -27,20 +27,23 @@ class Cursor {
     return {Code::bad_file, fmt::format("{}: byte {}: {}", file_, at, fmt::format(f, std::forward<A>(a)...))};
   }
 
-  // `what` names the thing in the message about a file that is too short.
-  template <class T>
-  Result<T> number(std::string_view what) {
-    if (left() < sizeof(T)) return too_short(what, sizeof(T));
+  // `what` names the thing in the message about a file that is too short: a text, or a function that makes it when it is needed.
+  template <class T, class What>
+  Result<T> number(const What& what) {
+    if (left() < sizeof(T)) return too_short(text(what), sizeof(T));
     T v = load_le<T>(bytes_.data() + at_);
     at_ += sizeof(T);
     return v;
   }
   // A u64 length and that many bytes, at most `cap`.
-  Result<std::string_view> string(std::string_view what, u64 cap) {
+  template <class What>
+  Result<std::string_view> string(const What& what, u64 cap) {
     const u64 start = at_;
-    FEWBIT_TRY(u64 n, number<u64>(what));
-    if (n > left()) return fail(start, "{}: string of {} bytes, {} bytes are left", what, n, left());
-    if (n > cap) return fail(start, "{}: string of {} bytes, at most {} are accepted", what, n, cap);
+    if (left() < 8) return too_short(text(what), 8);
+    const u64 n = load_le<u64>(bytes_.data() + at_);
+    at_ += 8;
+    if (n > left()) return fail(start, "{}: string of {} bytes, {} bytes are left", text(what), n, left());
+    if (n > cap) return fail(start, "{}: string of {} bytes, at most {} are accepted", text(what), n, cap);
     std::string_view s(reinterpret_cast<const char*>(bytes_.data()) + at_, size_t(n));
     at_ += n;
     return s;
@@ -54,6 +57,14 @@ class Cursor {
   }
 
  private:
+  template <class What>
+  static std::string text(const What& what) {
+    if constexpr (requires { what(); }) {
+      return what();
+    } else {
+      return std::string(what);
+    }
+  }
   Error too_short(std::string_view what, u64 need) const {
     return fail(at_, "{}: needs {} bytes, {} are left (the file is cut short)", what, need, left());
   }

@@ -235,6 +235,7 @@ std::string inspect_text(const Json& j, bool tensors) {
   line("architecture", one_line(j["architecture"]));
   line("variant", one_line(j["variant"]));
   line("producer", one_line(j["producer"]));
+  if (j.contains("device")) line("device", one_line(j["device"]));
   line("parameters", with_unit(j["parameters"].get<f64>()));
   line("bits per weight", fmt::format("{}", j["bits_per_weight"].get<f64>()));
   for (auto& [type, n] : j["types"].items()) {
@@ -261,6 +262,7 @@ std::string inspect_text(const Json& j, bool tensors) {
     out += fmt::format("  {:<{}}  {:<7}  {:<{}}  {:>12}", one_line(t["name"]), names, t["type"].get<std::string>(), shape(t), shapes,
                        t["bytes"].get<u64>());
     if (t.contains("kernel")) out += "  " + one_line(t["kernel"]);
+    if (t.contains("refusal")) out += "  refused: " + one_line(t["refusal"]);
     out += '\n';
   }
   return out;

@@ -21,10 +21,11 @@ struct InspectOptions {
 //   parameters     elements of all tensors
 //   bits_per_weight  of the tensors with two or more dimensions, their padding not counted
 //   types          type -> {tensors, parameters, bytes}
-//   tensors        [{name, shape: [fastest first], type, bytes, piece (if there are several)}]; the caller may add "kernel" to each
+//   tensors        [{name, shape: [fastest first], type, bytes, piece (if there are several)}]; the caller may add
+//                  "kernel" or "refusal" to each, and "device" to the whole
 Json inspect(const File& file, const InspectOptions& options = {});
 
-// The same as text: a summary, the metadata and, if asked, one line per tensor (with its "kernel" if it has one).
+// The same as text: a summary, the metadata and, if asked, one line per tensor (with its "kernel" or "refusal" if it has one).
 std::string inspect_text(const Json& summary, bool tensors);
 
 }  // namespace fewbit::gguf

@@ -72,14 +72,14 @@ Status Reader::header() {  // 1, 2
 Status Reader::key_values() {  // 3, 4, 5
   for (u64 i = 0; i < n_keys_; i++) {
     const u64 at = c.at();
-    FEWBIT_TRY(std::string_view key, c.string(fmt::format("key {} of {}", i, n_keys_), max_key_length));
+    FEWBIT_TRY(std::string_view key, c.string([&] { return fmt::format("key {} of {}", i, n_keys_); }, max_key_length));
     if (key.empty()) return c.fail(at, "key {} of {} is empty", i, n_keys_);
     for (char ch : key) {
       if (ch < 0x20 || ch > 0x7e) return c.fail(at, "key '{}' has a byte that is not printable ASCII", printable(key));
     }
     if (file.key_index_.contains(key)) return c.fail(at, "key '{}' appears twice", printable(key));
     const u64 type_at = c.at();
-    FEWBIT_TRY(u32 type, c.number<u32>(fmt::format("type of key '{}'", printable(key))));
+    FEWBIT_TRY(u32 type, c.number<u32>([&] { return fmt::format("type of key '{}'", printable(key)); }));
     if (type > u32(ValueType::f64)) return c.fail(type_at, "key '{}': value type {} is not known", printable(key), type);
     FEWBIT_TRY(Value v, value(ValueType(type), key));
     file.key_index_.emplace(key, file.metadata_.size());
@@ -95,7 +95,7 @@ Result<Value> Reader::value(ValueType type, std::string_view key) {  // 6
   out.type = type;
   // Reads a T and keeps it widened to W.
   auto scalar = [&]<class T, class W>(T, W) -> Status {
-    FEWBIT_TRY(T x, c.number<T>(what()));
+    FEWBIT_TRY(T x, c.number<T>(what));
     out.v = W(x);
     return {};
   };
@@ -132,13 +132,13 @@ Result<Value> Reader::value(ValueType type, std::string_view key) {  // 6
       break;
     case ValueType::boolean: {
       const u64 at = c.at();
-      FEWBIT_TRY(u8 x, c.number<u8>(what()));
+      FEWBIT_TRY(u8 x, c.number<u8>(what));
       if (x > 1) return c.fail(at, "key '{}': a bool of value {}", printable(key), x);
       out.v = x == 1;
       break;
     }
     case ValueType::string: {
-      FEWBIT_TRY(std::string_view s, c.string(what(), max_value_string));
+      FEWBIT_TRY(std::string_view s, c.string(what, max_value_string));
       out.v = std::string(s);
       break;
     }
@@ -175,11 +175,11 @@ static std::vector<W> widen(const u8* p, u64 n) {
 
 Result<Value> Reader::array(std::string_view key) {  // 5, 7
   const u64 type_at = c.at();
-  FEWBIT_TRY(u32 type, c.number<u32>(fmt::format("element type of key '{}'", printable(key))));
+  FEWBIT_TRY(u32 type, c.number<u32>([&] { return fmt::format("element type of key '{}'", printable(key)); }));
   if (type == u32(ValueType::array)) return c.fail(type_at, "key '{}': arrays of arrays are not read", printable(key));
   if (type > u32(ValueType::f64)) return c.fail(type_at, "key '{}': element type {} is not known", printable(key), type);
   const u64 count_at = c.at();
-  FEWBIT_TRY(u64 n, c.number<u64>(fmt::format("length of key '{}'", printable(key))));
+  FEWBIT_TRY(u64 n, c.number<u64>([&] { return fmt::format("length of key '{}'", printable(key)); }));
   const u64 least = least_bytes(ValueType(type));
   if (n > c.left() / least) { return c.fail(count_at, "key '{}': array of {} elements, {} bytes are left", printable(key), n, c.left()); }
   if (n > max_array) return c.fail(count_at, "key '{}': array of {} elements, at most {} are accepted", printable(key), n, max_array);
@@ -228,8 +228,10 @@ Result<Value> Reader::array(std::string_view key) {  // 5, 7
     }
     default: {
       std::vector<std::string> strings;  // grows as they are read: the count is the file's word, the strings are not
-      for (u64 i = 0; i < n; i++) {
-        FEWBIT_TRY(std::string_view s, c.string(fmt::format("element {} of key '{}'", i, printable(key)), max_value_string));
+      u64 i = 0;
+      auto what = [&] { return fmt::format("element {} of key '{}'", i, printable(key)); };
+      for (; i < n; i++) {
+        FEWBIT_TRY(std::string_view s, c.string(what, max_value_string));
         strings.emplace_back(s);
       }
       out.v = std::move(strings);

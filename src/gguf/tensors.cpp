@@ -18,7 +18,8 @@ Status Reader::tensor_info() {
   Info info{};
   info.at = c.at();
   {  // 11
-    FEWBIT_TRY(std::string_view s, c.string(fmt::format("name of tensor {} of {}", infos_.size(), n_tensors_), bytes.size()));
+    FEWBIT_TRY(std::string_view s,
+               c.string([&] { return fmt::format("name of tensor {} of {}", infos_.size(), n_tensors_); }, bytes.size()));
     if (s.empty() || s.size() > max_name_length) {
       return c.fail(info.at, "tensor {} of {}: name of {} bytes ('{}'), expected 1 to {}", infos_.size(), n_tensors_, s.size(),
                     printable(s), max_name_length);
@@ -26,7 +27,7 @@ Status Reader::tensor_info() {
     if (s.find('\0') != s.npos) return c.fail(info.at, "tensor name '{}' has a zero byte", printable(s));
     t.name = s;
   }
-  auto what = [&](const char* part) { return fmt::format("{} of tensor '{}'", part, printable(t.name)); };
+  auto what = [&](const char* part) { return [&t, part] { return fmt::format("{} of tensor '{}'", part, printable(t.name)); }; };
   if (file.tensor_index_.contains(t.name)) return c.fail(info.at, "tensor '{}' appears twice", printable(t.name));
 
   const u64 dims_at = c.at();  // 12, 13
