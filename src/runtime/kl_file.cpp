@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 namespace fewbit::runtime {
 
@@ -16,6 +17,10 @@ static Error io(const std::string& path, const char* what) {
 }
 
 Result<KlFile> KlFile::create(const std::string& path, int vocab, int n_ctx, int chunks, std::span<const i32> tokens) {
+  std::error_code ec;
+  if (std::filesystem::exists(path, ec) && !std::filesystem::is_regular_file(path, ec)) {
+    return Error{Code::io, fmt::format("{}: is not a regular file and will not be replaced", path)};
+  }
   KlFile f;
   f.path_ = path;
   f.temporary_ = path + ".part";

@@ -73,7 +73,7 @@ void add_batched_bench(CLI::App& app, Run& run) {
     if (!o->model.engine.n_ctx) o->model.engine.n_ctx = int(need);
     o->model.engine.n_seqs = int(*std::max_element(npl.begin(), npl.end()));
     FEWBIT_TRY(auto engine, o->model.load());
-    FEWBIT_TRY(Timing warm, once(*engine, 8, 2, 1));
+    FEWBIT_TRY(Timing warm, once(*engine, 1, 1, 1));
     (void)warm;
     Json rows = Json::array();
     bool head = false;

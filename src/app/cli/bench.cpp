@@ -2,6 +2,7 @@
 // per token and the share of the read bandwidth that this machine shows in the same run.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -133,7 +134,7 @@ static Status bench_one(const BenchOptions& o, const runtime::EngineOptions& eo,
   const runtime::ModelInfo& info = engine->info();
   ThreadPool* pool = engine->device().pool();
   if (!o.no_warmup) {
-    Case warm{std::min(32, eo.n_ctx - 2), 1, 0};
+    Case warm{std::clamp(eo.n_ctx - 1, 1, 32), eo.n_ctx > 1 ? 1 : 0, 0};
     FEWBIT_TRY(f64 t, time_case(*engine, warm));
     (void)t;
   }

@@ -20,6 +20,7 @@ void add_ceiling(CLI::App& app, Run& run) {
   app.add_option("--seconds", o->seconds, "how long to measure each")->check(CLI::Range(0.1, 60.0));
   app.add_flag("--json", o->json, "one JSON document");
   run = [o]() -> Status {
+    check_device(o->device);
     FEWBIT_TRY(auto probe, open_device(o->device));
     std::vector<i64> threads{0};
     if (probe->pool()) {

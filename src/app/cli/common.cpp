@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "format/format.h"
+#include "gguf/synth.h"
 #include "runtime/default_model.h"
 
 namespace fewbit::cli {
@@ -79,7 +80,12 @@ Status write_bytes(const std::string& path, const void* data, size_t n) {
   if (!f) return Error{Code::io, fmt::format("{}: cannot create: {}", path, std::strerror(errno))};
   bool good = std::fwrite(data, 1, n, f.get()) == n;
   good = std::fflush(f.get()) == 0 && good;
-  if (!good) return Error{Code::io, fmt::format("{}: cannot write {} bytes: {}", path, n, std::strerror(errno))};
+  if (!good) {
+    Error e{Code::io, fmt::format("{}: cannot write {} bytes: {}", path, n, std::strerror(errno))};
+    std::error_code ec;  // half a file is worse than none
+    if (path != "-" && std::filesystem::is_regular_file(path, ec)) std::filesystem::remove(path, ec);
+    return e;
+  }
   return {};
 }
 
@@ -93,6 +99,14 @@ Status write_npy(const std::string& path, const std::vector<f32>& data, i64 rows
   out += dict;
   out.append(reinterpret_cast<const char*>(data.data()), data.size() * sizeof(f32));
   return write_bytes(path, out.data(), out.size());
+}
+
+void check_device(const std::string& spec) {
+  const bool numbered =
+      spec.rfind("cuda:", 0) == 0 && spec.size() > 5 && spec.size() < 9 && spec.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (spec != "auto" && spec != "cpu" && spec != "cuda" && spec != "metal" && !numbered) {
+    usage(fmt::format("--device: '{}' is not one of auto, cpu, cuda, cuda:N, metal", spec));
+  }
 }
 
 Result<std::string> default_model() { return runtime::default_model_path(); }
@@ -126,6 +140,10 @@ Result<runtime::EngineOptions> ModelOptions::resolve() const {
     if (!optional_) usage("-m MODEL (or --synthetic SHAPE:TYPE) is required");
     FEWBIT_TRY(o.model, default_model());
   }
+  if (!o.synthetic.empty()) {
+    if (auto spec = gguf::parse_synthetic(o.synthetic); !spec.ok()) usage("--synthetic: " + spec.error().what);
+  }
+  check_device(o.device);
   if (o.layers && o.synthetic.empty()) usage("--layers goes with --synthetic");
   o.k_type = cache_type("-ctk", k_type);
   o.v_type = cache_type("-ctv", v_type);

@@ -35,6 +35,9 @@ Status write_bytes(const std::string& path, const void* data, size_t n);  // "-"
 // float32 .npy of shape (rows, cols)
 Status write_npy(const std::string& path, const std::vector<f32>& data, i64 rows, i64 cols);
 
+// UsageError unless it is auto, cpu, cuda, cuda:N or metal.
+void check_device(const std::string& spec);
+
 // The file of -m, or the model that ships.
 Result<std::string> default_model();
 

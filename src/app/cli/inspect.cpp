@@ -50,6 +50,7 @@ void add_inspect(CLI::App& app, Run& run) {
   app.add_flag("--q2-0-legacy", o->legacy, "read type 42 in its old layout of 128 weights");
   app.add_option("--device", o->device, "auto, cpu, cuda, cuda:N");
   run = [o]() -> Status {
+    check_device(o->device);
     FEWBIT_TRY(std::string path, o->model.empty() ? default_model() : Result<std::string>(o->model));
     FEWBIT_TRY(auto file, gguf::File::open(path, {.q2_0_legacy = o->legacy, .check_data = o->check}));
     gguf::InspectOptions options;

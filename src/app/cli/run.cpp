@@ -31,7 +31,7 @@ static Result<std::vector<text::Token>> prompt_tokens(const RunCommand& o, const
 }
 
 static Status run_command(RunCommand& o) {
-  if (o.prompt.empty() == o.file.empty()) usage("run: one of -p TEXT and -f FILE is required");
+  if (o.prompt.empty() && o.file.empty()) usage("run: -p TEXT (not empty) or -f FILE is required");
   if (!o.file.empty()) { FEWBIT_TRY(o.prompt, read_text(o.file)); }
   FEWBIT_TRY(auto engine, o.model.load());
   if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};
