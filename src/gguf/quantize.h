@@ -25,8 +25,7 @@ struct QuantizeOptions {
   std::string imatrix_path;                                // for the metadata of the result
   std::optional<FoldOptions> fold;                         // rotate the weights first (hadamard.md)
   u64 split_bytes = 0;                                     // > 0: several files of at most so many bytes of data
-  bool refit = true;  // fit the scale of 1- and 2-bit blocks once more than the reference encoder does (off: its very bytes)
-  const std::atomic<bool>* cancel = nullptr;  // looked at between pieces
+  const std::atomic<bool>* cancel = nullptr;               // looked at between pieces
 };
 
 struct TensorPlan {

@@ -15,7 +15,7 @@ namespace {
 struct QuantizeCommand {
   std::string in, out, type, imatrix, embedding_type, head_type, split_size;
   std::vector<std::string> tensor_types;
-  bool pure = false, dry_run = false, allow = false, no_signs = false, no_refit = false, legacy = false;
+  bool pure = false, dry_run = false, allow = false, no_signs = false, legacy = false;
   int threads = 0, hadamard = 0;
   u64 seed = 1;
 };
@@ -60,7 +60,6 @@ gguf::QuantizeOptions options_of(const QuantizeCommand& c) {
   if (!gguf::find_recipe(o.type)) usage(fmt::format("quantize: unknown type '{}'; known: {}", c.type, gguf::recipe_names()));
   o.pure = c.pure;
   o.allow_requantize = c.allow;
-  o.refit = !c.no_refit;
   o.imatrix_path = c.imatrix;
   for (const std::string& s : c.tensor_types) {
     const size_t eq = s.rfind('=');
@@ -163,7 +162,6 @@ void add_quantize(CLI::App& app, Run& run) {
   app.add_flag("--pure", o->pure, "the same type for every matrix, no mix");
   app.add_flag("--dry-run", o->dry_run, "print the plan, write nothing");
   app.add_flag("--allow-requantize", o->allow, "round weights again that are already rounded, or exactly ternary");
-  app.add_flag("--no-refit", o->no_refit, "the very blocks of the reference encoder: no second fit of the scales of 1- and 2-bit types");
   app.add_option("--hadamard", o->hadamard, "rotate the weights in blocks of B first (outliers spread over the block)")
       ->check(CLI::Range(2, 1 << 20));
   app.add_flag("--hadamard-no-signs", o->no_signs, "with --hadamard: no random signs");
