@@ -60,9 +60,11 @@ Input Pass::input(const f32* x, int n, int cols, const f32* norm, std::initializ
 // What the weight's columns meet, rotation included, brought to the host; `ids`: expert of each column (per_entry) or k experts of each.
 void Pass::tap_input(Input& in, const Linear& w, const i32* ids, bool per_entry) {
   if (!tap || !*tap || measure_) return;
-  Scope scope(*this);
   int n = in.n_, cols = in.cols_, k = config_.experts.used;
-  Act act{kernel::ActLayout::f32, n, cols, bytes(ctx_.k->act_bytes(kernel::ActLayout::f32, n, cols))};
+  // Not from the arena: that was measured without taps, and a full batch leaves no room in it.
+  auto room = ctx_.device->allocate(ctx_.k->act_bytes(kernel::ActLayout::f32, n, cols));
+  FEWBIT_CHECK(room.ok(), "no memory for the inputs of '%s'", w.name().c_str());
+  Act act{kernel::ActLayout::f32, n, cols, room->data()};
   kernel::Kernels::ActOut out{&act, w.rotation_};
   ctx_.k->norm(ctx_, in.source_, in.ld_, n, cols, in.norm_, config_.eps, nullptr, {&out, 1});
   std::vector<f32> x(size_t(n) * size_t(cols));
