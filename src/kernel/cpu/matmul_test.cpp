@@ -208,7 +208,7 @@ TEST(Matmul, SameBitsAtEveryWidthThreadCountAndLayout) {
 }
 
 TEST(Matmul, EverySetThatThisMachineHas) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(FEWBIT_NO_PACKED)
   struct Set {
     const char* name;
     bool here;

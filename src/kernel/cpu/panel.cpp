@@ -11,7 +11,7 @@ static u64 padded(u64 bytes) { return (bytes + 63) / 64 * 64; }
 u64 panel_bytes(const PanelSpec& s, int cols, i64 n) {
   if (!s.quads) return 0;
   const u64 g = u64(act_groups(n)) * u64(cols), per = s.halves ? 2 : 1;
-  return padded(cols > 1 ? g * 32 : 0) + padded(g * 4) + padded(g * 4 * per) + (s.sums ? padded(g * 4 * per) : 0);
+  return padded(cols > 1 ? g * 32 : 0) + padded(g * 4) + padded(g * 4 * per) * (1 + (s.sums != PanelSums::none) + s.pairs);
 }
 
 Panel make_panel(const PanelSpec& s, std::span<const void* const> cols, i64 n, u8* memory) {
@@ -41,7 +41,8 @@ Panel make_panel(const PanelSpec& s, std::span<const void* const> cols, i64 n, u
   }
   f32* a = reinterpret_cast<f32*>(array(g * 4));
   i32* start = reinterpret_cast<i32*>(array(g * 4 * u64(per)));
-  f32* as = s.sums ? reinterpret_cast<f32*>(array(g * 4 * u64(per))) : nullptr;
+  f32* as = s.sums != PanelSums::none ? reinterpret_cast<f32*>(array(g * 4 * u64(per))) : nullptr;
+  i16* pairs = s.pairs ? reinterpret_cast<i16*>(array(g * 4 * u64(per))) : nullptr;
   f32 scale[8];
   for (int f = 0; f < s.groups; f++) scale[f] = 1.0f / f32(1 << s.shift[f]);
   for (int c = 0; c < C; c++) {
@@ -50,16 +51,28 @@ Panel make_panel(const PanelSpec& s, std::span<const void* const> cols, i64 n, u
       const int f = int(i % s.groups);
       a[i * C + c] = r.d[i] * scale[f];
       const i32 sum[2] = {r.sum[2 * i], r.sum[2 * i + 1]};
+      const f32 factor = s.sums == PanelSums::scaled ? r.d[i] : f32(1 << s.shift[f]);
       if (s.halves) {
         for (int h = 0; h < 2; h++) {
           start[(2 * i + h) * C + c] = -s.zero * sum[h] * (1 << s.shift[f]);
-          if (as) as[(2 * i + h) * C + c] = r.d[i] * f32(sum[h]);
+          if (as) as[(2 * i + h) * C + c] = factor * f32(sum[h]);
         }
       } else {
         start[i * C + c] = -s.zero * (sum[0] + sum[1]) * (1 << s.shift[f]);
-        if (as) as[i * C + c] = r.d[i] * f32(sum[0] + sum[1]);
+        if (as) as[i * C + c] = factor * f32(sum[0] + sum[1]);
       }
     }
+  }
+  if (pairs) {
+    for (int c = 0; c < C; c++) {
+      const i8* q = Q8Record(cols[size_t(c)], n).q;
+      for (i64 i = 0; i < groups * 4; i++) {  // eights
+        int sum = 0;
+        for (int j = 0; j < 8; j++) sum += q[8 * i + j];
+        pairs[(i / 2 * C + c) * 2 + i % 2] = i16(-2 * sum);
+      }
+    }
+    p.pairs = reinterpret_cast<i32*>(pairs);
   }
   p.a = a;
   p.start = start;

@@ -18,21 +18,32 @@ const WeightKernels* find(std::span<const WeightKernels> list, Type type) {
   return nullptr;
 }
 
+// The R16 kernels of the best set; without any: empty, nullptr.
+struct Set {
+  std::span<const WeightKernels> packed;
+  WeightKernels (*wide)(Type) = nullptr;
+};
+Set best_set() {
+  [[maybe_unused]] const CpuFeatures& f = cpu_features();
+#if defined(FEWBIT_NO_PACKED)  // fuzz builds: these files are slow to compile with sanitizers
+#elif defined(__x86_64__)
+  if (f.avx512_vnni && f.vbmi) return {avx512_vnni::packed_kernels(), avx512_vnni::wide_kernels};
+  if (f.avx_vnni) return {avx_vnni::packed_kernels(), avx_vnni::wide_kernels};
+  if (f.avx2) return {avx2::packed_kernels(), avx2::wide_kernels};
+#elif defined(__aarch64__)
+  if (f.dotprod) return {neon_dotprod::packed_kernels(), neon_dotprod::wide_kernels};
+#endif
+  return {};
+}
+
 // The file kernels of the best set, with the wide kernels of the best set for those that have integers to spread.
 std::vector<WeightKernels> best_file_kernels() {
   std::span<const WeightKernels> list = cpu_features().avx2 ? avx2::file_kernels() : std::span<const WeightKernels>();
   if (list.empty()) list = scalar::file_kernels();
   std::vector<WeightKernels> v(list.begin(), list.end());
-#if defined(__x86_64__) && !defined(FEWBIT_NO_PACKED)
-  const CpuFeatures& f = cpu_features();
+  const Set set = best_set();
   for (WeightKernels& k : v) {
-    WeightKernels w{};
-    if (f.best() == Isa::avx512_vnni)
-      w = avx512_vnni::wide_kernels(k.type);
-    else if (f.avx_vnni)
-      w = avx_vnni::wide_kernels(k.type);
-    else if (f.avx2)
-      w = avx2::wide_kernels(k.type);
+    const WeightKernels w = set.wide ? set.wide(k.type) : WeightKernels{};
     if (!w.spread) continue;
     k.spread = w.spread;
     k.spread_bytes = w.spread_bytes;
@@ -40,7 +51,6 @@ std::vector<WeightKernels> best_file_kernels() {
     k.wide_spec = w.wide_spec;
     std::copy(std::begin(w.wide), std::end(w.wide), std::begin(k.wide));
   }
-#endif
   return v;
 }
 
@@ -58,14 +68,8 @@ const WeightKernels* file_kernels(Type type) {
 }
 
 const WeightKernels* packed_kernels(Type type) {
-#if defined(__x86_64__) && !defined(FEWBIT_NO_PACKED)
-  const CpuFeatures& f = cpu_features();
-  if (f.best() == Isa::avx512_vnni) return find(avx512_vnni::packed_kernels(), type);
-  if (f.avx_vnni) return find(avx_vnni::packed_kernels(), type);
-  if (f.avx2) return find(avx2::packed_kernels(), type);
-#endif
-  (void)type;
-  return nullptr;
+  static const Set set = best_set();
+  return find(set.packed, type);
 }
 
 ActLayout act_layout(Type type) { return type == Type::F32 || type == Type::F16 || type == Type::BF16 ? ActLayout::f32 : ActLayout::q8_32; }

@@ -22,14 +22,24 @@ static inline __attribute__((always_inline)) void unroll(Fn&& fn) {
 template <class C, class Map>
 struct Code;
 
+// Bits [at, at + n) of each byte moved to [to, to + n); other bits are rubbish.
+template <int at, int to>
+static inline I moved(I a) {
+  if constexpr (at < to)
+    return left<to - at>(a);
+  else
+    return right<at - to>(a);
+}
+
 template <class Map>
 struct Code<Bits2, Map> {
-  static constexpr int low(int f) { return 2 * f % field_limit; }
-  static constexpr int shift(int f) { return low(f); }
-  static constexpr int largest = field_limit == 8 ? 3 << 6 : 3 << 2;
+  static constexpr bool in_place = Map::step == 1;  // step 8: all fields move to bit 3
+  static constexpr int low(int f) { return in_place ? 2 * f % field_limit : 3; }
+  static constexpr int shift(int f) { return in_place ? low(f) : 0; }
+  static constexpr int largest = in_place ? 3 << (field_limit - 2) : 16;
   template <int f, int v>
   static inline I get(const u8* unit) {
-    return both(right<2 * f - low(f)>(load(unit + 64 * v)), all32(0x03030303u << low(f)));
+    return both(moved<2 * f, low(f)>(load(unit + 64 * v)), all32(0x03030303u << low(f)));
   }
 };
 template <class Map>
@@ -37,7 +47,7 @@ struct Code<Bits1, Map> {  // level = 2 c - 1: bit b counts 2^b = 2 * 2^(b - 1);
   static_assert(Map::step == 2);
   static constexpr int low(int f) { return f % field_limit; }
   static constexpr int shift(int f) { return low(f) == 0 ? 0 : low(f) - 1; }
-  static constexpr int largest = field_limit == 8 ? 128 : 8;
+  static constexpr int largest = 1 << (field_limit - 1);
   template <int f, int v>
   static inline I get(const u8* unit) {
     const I bit = both(right<f - low(f)>(load(unit + 64 * v)), all32(0x01010101u << low(f)));
@@ -47,20 +57,18 @@ struct Code<Bits1, Map> {  // level = 2 c - 1: bit b counts 2^b = 2 * 2^(b - 1);
       return bit;
   }
 };
+// What the kernel multiplies for each of 16 codes.
+template <class Map>
+static inline I level_table() {
+  alignas(16) i8 t[16];
+  for (int c = 0; c < 16; c++) t[c] = i8(Map::level(c) + (levels_signed(Map::largest) ? 0 : Map::zero));
+  return table16(t);
+}
 template <class Map>
 struct Code<Nibble, Map> {
   static constexpr bool in_place = Map::affine && field_limit == 8;
   static constexpr int shift(int f) { return in_place ? 4 * f : 0; }
   static constexpr int largest = in_place ? 240 : Map::largest;
-  static inline I table() {
-    alignas(16) i8 t[16];
-    if constexpr (Map::affine)
-      return all32(0);
-    else {
-      for (int c = 0; c < 16; c++) t[c] = i8(Map::level(c) + (levels_signed(largest) ? 0 : Map::zero));
-      return table16(t);
-    }
-  }
   template <int f, int v>
   static inline I get(const u8* unit) {
     const I w = load(unit + 64 * v);
@@ -71,18 +79,10 @@ struct Code<Nibble, Map> {
       if constexpr (Map::affine)
         return both(nibble, all32(0x0f0f0f0fu));
       else
-        return look_up(table(), look_up_needs_mask ? both(nibble, all32(0x0f0f0f0fu)) : nibble);
+        return look_up(level_table<Map>(), look_up_needs_mask ? both(nibble, all32(0x0f0f0f0fu)) : nibble);
     }
   }
 };
-// Bits [at, at + n) of each byte moved to [to, to + n); other bits are rubbish.
-template <int at, int to>
-static inline I moved(I a) {
-  if constexpr (at < to)
-    return left<to - at>(a);
-  else
-    return right<at - to>(a);
-}
 template <class Map>
 struct Code<Nibble1, Map> {
   static constexpr int shift(int) { return 0; }
@@ -103,14 +103,61 @@ struct Code<Nibble2, Map> {
     return both(pick(all32(0x0f0f0f0fu), low, high), all32(0x3f3f3f3fu));
   }
 };
+#if FEWBIT_SET == FEWBIT_AVX512_VNNI
+// vpermb looks at six bits of the index: two of them are the low bits of the code where they lie (bit p), a third the high bit where it
+// lies (bit b), and the table repeats itself over the other three.
+template <class Map, int p, int b>
+struct Table64 {
+  i8 t[64];
+  constexpr Table64() : t() {
+    for (int i = 0; i < 64; i++) t[i] = i8(Map::level((i >> p & 3) | (i >> b & 1) << 2) + Map::zero);
+  }
+};
+template <class Map, int p, int b>
+alignas(64) static constexpr Table64<Map, p, b> table64{};
+
+// By how much to move the high bit of quad v so that it lies in the index beside the low bits at p.
+static constexpr int way_to_index(int bit, int p) {
+  for (int by : {0, 2, -2, 4, -4}) {
+    const int to = bit + by;
+    if (to >= 0 && to < 6 && to != p && to != p + 1) return by;
+  }
+  return 99;
+}
+template <class Map, int f, int v>
+static inline I three_bits(I w, I high) {
+  constexpr int p = f < 3 ? 2 * f : 4, bit = Bits2x1::third(v), by = way_to_index(bit, p);
+  const I index = pick(all32(0x03030303u << p), moved<2 * f, p>(w), moved<bit, bit + by>(high));
+  return _mm512_permutexvar_epi8(index, load(table64<Map, p, bit + by>.t));
+}
+#else
+template <class Map, int f, int v>
+static inline I three_bits(I w, I high) {
+  const I code = both(pick(all32(0x03030303u), right<2 * f>(w), moved<Bits2x1::third(v), 2>(high)), all32(0x07070707u));
+  if constexpr (Map::affine)
+    return code;
+  else
+    return look_up(level_table<Map>(), code);
+}
+#endif
 template <class Map>
 struct Code<Bits2x1, Map> {
   static constexpr int shift(int) { return 0; }
   static constexpr int largest = Map::largest;
   template <int f, int v>
   static inline I get(const u8* unit) {
-    const I low = right<2 * f>(load(unit + 64 * v)), high = moved<v, 2>(load(unit + 64 * (8 + f)));
-    return both(pick(all32(0x03030303u), low, high), all32(0x07070707u));
+    return three_bits<Map, f, v>(load(unit + 64 * v), load(unit + 64 * (8 + f)));
+  }
+};
+template <class Map>
+struct Code<Bits2s, Map> : Code<Bits2x1, Map> {
+  template <int f, int v>
+  static inline I get(const u8* unit) {
+    const I x = both(load(unit + 64 * (8 + f)), all32(Bits2s::kept));  // as Bits2s::restored
+    I y = flip(x, right<16>(x));
+    y = flip(y, right<8>(y));
+    y = flip(y, right<4>(y));
+    return three_bits<Map, f, v>(load(unit + 64 * v), either(x, left<28>(y)));
   }
 };
 template <class Map>
@@ -136,7 +183,7 @@ struct PackedTile : TileArrays<Codes_, subs_, span_, halves_, mins_, byte_d_> {
   using C = Code<Codes_, Map_>;
   static constexpr int groups = Codes_::groups;
   static constexpr Subs subs = subs_;
-  static constexpr bool has_sub = subs != Subs::none;
+  static constexpr bool has_sub = subs != Subs::none, shifted = subs == Subs::shifted, eighths = subs == Subs::eighths;
   static constexpr int largest = C::largest;
   static constexpr int zero_point = levels_signed(largest) ? 0 : Map_::zero;
   static constexpr int shift(int f) { return C::shift(f); }
@@ -169,12 +216,29 @@ struct PackedTile : TileArrays<Codes_, subs_, span_, halves_, mins_, byte_d_> {
   template <int parity>
   F sub(i64 k, int r) const {
     if constexpr (subs == Subs::bytes) return to_f(load_i8(tile + L::sub_at + k * 16 + r));
-    if constexpr (subs == Subs::odd) {
+    if constexpr (subs == Subs::odd || eighths) {
       const I z = load_u8(tile + L::sub_at + k / 2 * 16 + r);
       return parity ? odd_high(z) : odd_low(z);
     }
+    if constexpr (shifted) return mul(odd_of(nibble<parity>(k, r, 7)), all(8));
+    if constexpr (subs == Subs::odd_top) {
+      const u8* word = tile + L::codes_at + k / groups * L::unit_bytes + 64 * (8 + k % groups) + 4 * r;
+      return odd_of(right<28>(load(word)));
+    }
     if constexpr (subs == Subs::two) return to_f(both(load_u8(tile + L::sub_at + k * 16 + r), all32(15)));
   }
+  template <int parity>
+  I nibble(i64 k, int r, u32 mask) const {
+    return both(right<4 * parity>(load_u8(tile + L::sub_at + k / 2 * 16 + r)), all32(mask));
+  }
+  // shifted: what the sum of the activations counts, -(2 s + 1) or 2 s + 1.
+  template <int parity>
+  F sum_factor(i64 k, int r) const {
+    const I z = nibble<parity>(k, r, 15);
+    return negated_where(odd_of(both(z, all32(7))), both(left<28>(z), all32(0x80000000u)));
+  }
+  // eighths: bit 0 (16) of a row's lane: whether the first (last) 8 inputs of half h are shifted down.
+  I minus_bits(i64 h, int r) const { return both(right_by(load(tile + L::min_at + h / 16 * 64 + 4 * r), int(h % 16)), all32(0x00010001u)); }
   F min(i64 k, int r) const {
     if constexpr (subs == Subs::two)
       return to_f(right<4>(load_u8(tile + L::sub_at + k * 16 + r)));
@@ -197,7 +261,7 @@ template <int span_, bool halves_, bool mins_, bool has_sub_, int largest_, bool
 struct Spread {
   static constexpr int groups = 1, unit = 32, unit_bytes = 512;
   static constexpr int span = span_, block = span;
-  static constexpr bool halves = halves_, mins = mins_, has_sub = has_sub_;
+  static constexpr bool halves = halves_, mins = mins_, has_sub = has_sub_, shifted = false, eighths = false;
   static constexpr int sub_inputs = halves ? 16 : 32;
   static constexpr int largest = largest_;
   static constexpr bool zero_point = has_zero;
@@ -259,8 +323,9 @@ static void spread_packed(const u8* tile, int, i64 n, u8* to) {
     }
     if constexpr (P::has_sub) {
       for (i64 k = 0; k < inputs / P::sub_inputs; k += 2) {
-        store_f(floats(s.sub_at, k, r), p.template sub<0>(k, r));
-        store_f(floats(s.sub_at, k + 1, r), p.template sub<1>(k + 1, r));
+        const F unscale = all(P::shifted ? 0.125f : 1.0f);
+        store_f(floats(s.sub_at, k, r), mul(p.template sub<0>(k, r), unscale));
+        store_f(floats(s.sub_at, k + 1, r), mul(p.template sub<1>(k + 1, r), unscale));
         if constexpr (P::mins) {
           store_f(floats(s.min_at, k, r), p.min(k, r));
           store_f(floats(s.min_at, k + 1, r), p.min(k + 1, r));
@@ -272,8 +337,23 @@ static void spread_packed(const u8* tile, int, i64 n, u8* to) {
     for (i64 k = 0; k < inputs; k += P::unit, unit += P::unit_bytes) {
       unroll<P::groups>([&](auto f) __attribute__((always_inline)) {
         if (k + 32 * f >= inputs) return;
+        I up[2];  // shifted, eighths: what makes 8 c into level + 9, for the first and last 8 inputs of a half
         unroll<8>([&](auto v) __attribute__((always_inline)) {
-          store(out, right<P::shift(f)>(P::template code<f, v>(unit)));
+          I code = right<P::shift(f)>(P::template code<f, v>(unit));
+          if constexpr (P::shifted) {
+            if constexpr (v == 0) {
+              const I plus = both(flip(p.template nibble<f % 2>(k / 32 + f, r, 8), all32(8)), all32(8));
+              up[0] = up[1] = in_all_bytes(right<2>(plus));
+            }
+            code = left<3>(code);
+          }
+          if constexpr (P::eighths && v % 4 == 0) {
+            const I plus = left<1>(flip(p.minus_bits(k / 16 + 2 * f + v / 4, r), all32(0x00010001u)));
+            up[0] = in_all_bytes(both(plus, all32(0xffff)));
+            up[1] = in_all_bytes(right<16>(plus));
+          }
+          if constexpr (P::shifted || P::eighths) code = add8(code, up[v / 2 % 2]);
+          store(out, code);
           out += 64;
         });
       });
@@ -321,7 +401,7 @@ static void spread_file(const u8* rows, int n_rows, i64 n, u8* to) {
 
 // ---- the product ---------------------------------------------------------------------------------------------------------------
 
-static constexpr bool few_registers = lanes == 8;
+static constexpr bool few_registers = lanes < 16;
 
 // C columns, R row vectors at once.
 template <class S, int C, int R>
@@ -339,6 +419,7 @@ static void walk(const u8* tile, int, i64 n, const Panel& p, f32* out) {
     const f32* a = p.a;
     const i32* start = p.start;
     const f32* as = p.as;
+    const i32* pairs = p.pairs;
     const u8* unit = tile + s.codes_at + 4 * r0;
     i64 group = 0;
     for (i64 b = 0; b < s.blocks; b++) {
@@ -370,10 +451,18 @@ static void walk(const u8* tile, int, i64 n, const Panel& p, f32* out) {
           constexpr int steps = 8 / starts;
           F x[C][R];
           unroll<starts>([&](auto h) __attribute__((always_inline)) {
-            Sum<S::largest, steps> sum[C][R];
+            Sum<S::largest, steps, S::eighths> sum[C][R];
             FEWBIT_UNROLL
             for (int c = 0; c < C; c++) FEWBIT_UNROLL
             for (int r = 0; r < R; r++) sum[c][r].begin(start + h * C + c);
+            if constexpr (S::eighths) {
+              FEWBIT_UNROLL
+              for (int r = 0; r < R; r++) {
+                const I bits = s.minus_bits(group * 2 + h, r0 + r * lanes);
+                FEWBIT_UNROLL
+                for (int c = 0; c < C; c++) sum[c][r].pairs(bits, pairs + h * C + c);
+              }
+            }
             unroll<steps>([&](auto v) __attribute__((always_inline)) {
               I codes[R];
               FEWBIT_UNROLL
@@ -397,6 +486,11 @@ static void walk(const u8* tile, int, i64 n, const Panel& p, f32* out) {
                 else
                   x[c][r] = h == 0 ? mul(sub, value) : fma(sub, value, x[c][r]);
               }
+              if constexpr (S::shifted) {
+                const F factor = s.template sum_factor<f % 2>(group, r0 + r * lanes);
+                FEWBIT_UNROLL
+                for (int c = 0; c < C; c++) x[c][r] = fma(factor, all(as[c]), x[c][r]);
+              }
               if constexpr (S::mins) {
                 const F min = s.min(group * starts + h, r0 + r * lanes);
                 FEWBIT_UNROLL
@@ -417,6 +511,7 @@ static void walk(const u8* tile, int, i64 n, const Panel& p, f32* out) {
           a += C;
           start += starts * C;
           as += starts * C;
+          if constexpr (S::eighths) pairs += starts * C;
           group++;
           if constexpr (inside && (f + 1) * 32 % S::span == 0) finish(b * (S::block / S::span) + f * 32 / S::span);
         });
@@ -440,12 +535,15 @@ static constexpr PanelSpec panel_spec(int zero) {
   for (int f = 0; f < S::groups; f++) p.shift[f] = i8(S::shift(f));
   p.zero = zero;
   p.halves = S::halves;
-  p.sums = S::mins;
+  p.sums = S::mins ? PanelSums::scaled : S::shifted ? PanelSums::plain : PanelSums::none;
+  p.pairs = S::eighths;
   return p;
 }
 
 // Row vectors at once: one column leaves registers for both halves of a tile.
-static constexpr int vectors_at_once(int cols) { return cols == 1 && lanes == 8 ? 2 : 1; }
+static constexpr int vectors_at_once(int cols) {
+  return lanes == 4 ? (cols <= 2 ? 4 : cols <= 4 ? 2 : 1) : cols == 1 && lanes == 8 ? 2 : 1;
+}
 static constexpr int widest = lanes == 16 ? 12 : 6;  // columns of a wide panel: what the registers hold
 
 // Formats that are only companions of the low-bit ones have fewer widths; missing ones are rounded up.
@@ -467,9 +565,9 @@ static constexpr WeightKernels wide_entry() {
     k.wide[10] = walk<SpreadOf<T>, 10, 1>;
     k.wide[12] = walk<SpreadOf<T>, 12, 1>;
   } else {
-    k.wide[4] = walk<SpreadOf<T>, 4, 1>;
-    k.wide[5] = walk<SpreadOf<T>, 5, 1>;
-    k.wide[6] = walk<SpreadOf<T>, 6, 1>;
+    k.wide[4] = walk < SpreadOf<T>, 4, lanes == 4 ? 2 : 1 > ;
+    k.wide[5] = walk < SpreadOf<T>, 5, lanes == 4 ? 2 : 1 > ;
+    k.wide[6] = walk < SpreadOf<T>, 6, lanes == 4 ? 2 : 1 > ;
   }
   return k;
 }
@@ -486,14 +584,14 @@ static constexpr WeightKernels packed_entry(Type type, const char* layout, const
   k.max_narrow = 8;
   k.narrow_spec = panel_spec<Packed<T>>(Packed<T>::zero_point);
   k.narrow[1] = walk<Packed<T>, 1, vectors_at_once(1)>;
-  k.narrow[2] = walk<Packed<T>, 2, 1>;
-  k.narrow[4] = walk<Packed<T>, 4, 1>;
-  k.narrow[8] = walk<Packed<T>, 8, 1>;
+  k.narrow[2] = walk<Packed<T>, 2, vectors_at_once(2)>;
+  k.narrow[4] = walk<Packed<T>, 4, vectors_at_once(4)>;
+  k.narrow[8] = walk<Packed<T>, 8, vectors_at_once(8)>;
   if constexpr (every_width<T>) {
-    k.narrow[3] = walk<Packed<T>, 3, 1>;
-    k.narrow[5] = walk<Packed<T>, 5, 1>;
-    k.narrow[6] = walk<Packed<T>, 6, 1>;
-    k.narrow[7] = walk<Packed<T>, 7, 1>;
+    k.narrow[3] = walk<Packed<T>, 3, vectors_at_once(3)>;
+    k.narrow[5] = walk<Packed<T>, 5, vectors_at_once(5)>;
+    k.narrow[6] = walk<Packed<T>, 6, vectors_at_once(6)>;
+    k.narrow[7] = walk<Packed<T>, 7, vectors_at_once(7)>;
   }
   k.spread = spread_packed<Packed<T>, SpreadOf<T>>;
   return k;

@@ -17,6 +17,8 @@ namespace fewbit::kernel::cpu {
 FEWBIT_X(avx2)
 FEWBIT_X(avx_vnni)
 FEWBIT_X(avx512_vnni)
+#elif defined(__aarch64__)
+FEWBIT_X(neon_dotprod)
 #endif
 #undef FEWBIT_X
 

@@ -2,7 +2,8 @@
 // <arm_neon.h>, between target_begin.inl and target_end.inl, with FEWBIT_SET one of the numbers below.
 //
 //   I, F       vectors of `lanes` 32-bit integers (also seen as bytes) and floats; a tile's 16 rows are 16 / lanes of them
-//   Sum<U, n>  sum over n steps of  codes (u8, at most U)  times  activations (i8), four neighbours at a time, into 32-bit lanes
+//   Sum<U, n, paired>  sum over n steps of  codes (u8, at most U)  times  activations (i8), four neighbours at a time, into 32-bit lanes
+//   pairs(bits, p)  adds, per lane, the two 16-bit numbers at p where bits 0 and 16 of the lane are set
 //
 // levels_signed(U): whether codes up to U are multiplied as signed levels on this set.  field_limit: fields at
 // this bit of their byte or above are shifted down by it; the others stay, which makes sums 2^b times as large, and the activation
@@ -67,6 +68,9 @@ static inline F exponent_to_f(I x) {
 }
 // 2 s + 1 of the low (high) nibble of bytes that load_u8 spread out.
 static inline F odd_numbers() { return _mm512_setr_ps(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31); }
+static inline F odd_of(I s) { return _mm512_permutexvar_ps(s, odd_numbers()); }  // s in 0..15
+static inline F negated_where(F a, I sign_bits) { return bits_to_f(flip(_mm512_castps_si512(a), sign_bits)); }
+static inline I right_by(I a, int n) { return _mm512_srl_epi32(a, _mm_cvtsi32_si128(n)); }
 static inline F odd_low(I z) { return _mm512_permutexvar_ps(z, odd_numbers()); }
 static inline F odd_high(I z) { return _mm512_permutexvar_ps(_mm512_srli_epi32(z, 4), odd_numbers()); }
 static inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
@@ -75,7 +79,7 @@ typedef i32 i32_unaligned __attribute__((aligned(1), may_alias));
 static constexpr bool levels_signed(int) { return false; }
 static constexpr int field_limit = 8;  // fields may stay anywhere in the byte
 
-template <int U, int n>
+template <int U, int n, bool paired>
 struct Sum {
   I a;
   void begin(const i32* start) { a = operand(start); }
@@ -84,6 +88,7 @@ struct Sum {
   void step(I u, const i8* quad) {
     asm("vpdpbusd %1%{1to16%}, %2, %0" : "+v"(a) : "m"(*reinterpret_cast<const i32_unaligned*>(quad)), "v"(u));
   }
+  void pairs(I bits, const i32* pair) { a = _mm512_dpwssd_epi32(a, bits, operand(pair)); }
   I end(const i32*) const { return a; }
 };
 
@@ -134,6 +139,9 @@ static inline F exponent_to_f(I x) {
   const I normal = left<23>(_mm256_sub_epi32(x, _mm256_set1_epi32(1))), tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), x);
   return bits_to_f(pick(_mm256_cmpgt_epi32(x, _mm256_set1_epi32(1)), normal, tiny));
 }
+static inline F negated_where(F a, I sign_bits) { return bits_to_f(flip(_mm256_castps_si256(a), sign_bits)); }
+static inline I right_by(I a, int n) { return _mm256_srl_epi32(a, _mm_cvtsi32_si128(n)); }
+static inline F odd_of(I s) { return to_f(either(left<1>(s), all32(1))); }
 static inline F odd_low(I z) { return to_f(either(both(left<1>(z), all32(30)), all32(1))); }
 static inline F odd_high(I z) { return to_f(either(both(right<3>(z), all32(30)), all32(1))); }
 static inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
@@ -142,7 +150,7 @@ static inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char
 static constexpr bool levels_signed(int) { return false; }
 static constexpr int field_limit = 8;
 
-template <int U, int n>
+template <int U, int n, bool paired>
 struct Sum {
   I a;
   void begin(const i32* start) { a = operand(start); }
@@ -150,6 +158,7 @@ struct Sum {
   void step(I u, const i8* quad) {
     a = _mm256_dpbusd_avx_epi32(a, u, operand(quad));
   }
+  void pairs(I bits, const i32* pair) { a = _mm256_dpwssd_avx_epi32(a, bits, operand(pair)); }
   I end(const i32*) const { return a; }
 };
 #else
@@ -158,10 +167,11 @@ static constexpr int field_limit = 4;  // fields of the upper half are shifted d
 
 // maddubs adds two products in 16 bits, so 2 * U * 127 per step: 8 steps fit for U <= 16, 4 for 32, 2 for 64, 1 for 128.
 // Above 128 a pair of products could saturate: there u is the signed level itself, and its sign moves to the activation.
-template <int U, int n>
+template <int U, int n, bool paired>
 struct Sum {
   static constexpr int run = U <= 16 ? 8 : U <= 32 ? 4 : U <= 64 ? 2 : 1;
-  I a, s;
+  I a, s, p;
+  void pairs(I bits, const i32* pair) { p = _mm256_madd_epi16(bits, operand(pair)); }
   void begin(const i32*) {
     s = _mm256_setzero_si256();
     if constexpr (n > run) a = _mm256_setzero_si256();
@@ -183,8 +193,85 @@ struct Sum {
       t = a;
     else
       t = _mm256_madd_epi16(s, _mm256_set1_epi16(1));
+    if constexpr (paired) t = _mm256_add_epi32(t, p);
     return start ? _mm256_add_epi32(t, operand(start)) : t;
   }
 };
 #endif
+
+#elif FEWBIT_SET == FEWBIT_NEON_DOTPROD || FEWBIT_SET == FEWBIT_NEON_I8MM
+
+using I = int32x4_t;
+using F = float32x4_t;
+static constexpr int lanes = 4;
+static inline uint32x4_t as_u(I a) { return vreinterpretq_u32_s32(a); }
+static inline I as_s(uint32x4_t a) { return vreinterpretq_s32_u32(a); }
+static inline I load(const void* p) { return vreinterpretq_s32_u8(vld1q_u8(static_cast<const u8*>(p))); }
+static inline void store(void* p, I a) { vst1q_u8(static_cast<u8*>(p), vreinterpretq_u8_s32(a)); }
+static inline I all32(u32 x) { return as_s(vdupq_n_u32(x)); }
+static inline I operand(const void* quad) { return vdupq_n_s32(load_le<i32>(quad)); }
+static inline I both(I a, I b) { return vandq_s32(a, b); }
+static inline I either(I a, I b) { return vorrq_s32(a, b); }
+static inline I pick(I mask, I a, I b) { return vbslq_s32(as_u(mask), a, b); }
+template <int n>
+static inline I right(I a) {
+  if constexpr (n == 0)
+    return a;
+  else
+    return as_s(vshrq_n_u32(as_u(a), n));
+}
+template <int n>
+static inline I left(I a) {
+  if constexpr (n == 0)
+    return a;
+  else
+    return vshlq_n_s32(a, n);
+}
+static inline I flip(I a, I b) { return veorq_s32(a, b); }
+static inline I add8(I a, I b) { return vreinterpretq_s32_u8(vaddq_u8(vreinterpretq_u8_s32(a), vreinterpretq_u8_s32(b))); }
+static inline I table16(const i8* bytes) { return vreinterpretq_s32_s8(vld1q_s8(bytes)); }
+static inline I look_up(I table, I index) {
+  return vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(table), vreinterpretq_u8_s32(index)));
+}
+static constexpr bool look_up_needs_mask = true;
+static inline F zero() { return vdupq_n_f32(0); }
+static inline F all(f32 x) { return vdupq_n_f32(x); }
+static inline F load_f(const f32* p) { return vld1q_f32(p); }
+static inline void store_f(f32* p, F a) { vst1q_f32(p, a); }
+static inline F to_f(I a) { return vcvtq_f32_s32(a); }
+static inline F mul(F a, F b) { return vmulq_f32(a, b); }
+static inline F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
+static inline F load_f16(const void* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(static_cast<const u16*>(p)))); }
+static inline I load_i8(const void* p) { return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(load_le<u32>(p)))))); }
+static inline I load_u8(const void* p) { return as_s(vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(load_le<u32>(p))))))); }
+static inline F bits_to_f(I a) { return vreinterpretq_f32_s32(a); }
+static inline F exponent_to_f(I x) {
+  const I normal = left<23>(vsubq_s32(x, vdupq_n_s32(1))), tiny = vshlq_s32(vdupq_n_s32(0x00200000), x);
+  return bits_to_f(pick(as_s(vcgtq_s32(x, vdupq_n_s32(1))), normal, tiny));
+}
+static inline F negated_where(F a, I sign_bits) { return bits_to_f(flip(vreinterpretq_s32_f32(a), sign_bits)); }
+static inline I right_by(I a, int n) { return as_s(vshlq_u32(as_u(a), vdupq_n_s32(-n))); }
+static inline F odd_of(I s) { return to_f(either(left<1>(s), all32(1))); }
+static inline F odd_low(I z) { return to_f(either(both(left<1>(z), all32(30)), all32(1))); }
+static inline F odd_high(I z) { return to_f(either(both(right<3>(z), all32(30)), all32(1))); }
+static inline void prefetch(const void* p) { __builtin_prefetch(p); }
+static constexpr bool levels_signed(int largest) { return largest > 127; }  // sdot multiplies signed bytes
+static constexpr int field_limit = 6;
+
+template <int U, int n, bool paired>
+struct Sum {
+  I a;
+  void begin(const i32* start) { a = vld1q_dup_s32(start); }
+  template <int i>
+  void step(I codes, const i8* quad) {
+    a = vdotq_s32(a, vreinterpretq_s8_s32(codes), vreinterpretq_s8_s32(operand(quad)));
+  }
+  void pairs(I bits, const i32* pair) { a = vpadalq_s16(a, vmulq_s16(vreinterpretq_s16_s32(bits), vreinterpretq_s16_s32(operand(pair)))); }
+  I end(const i32*) const { return a; }
+};
 #endif
+
+static inline I in_all_bytes(I a) {  // the low byte of each lane (others 0) in all four
+  a = either(a, left<8>(a));
+  return either(a, left<16>(a));
+}

@@ -1,5 +1,5 @@
 // Ends what target_begin.inl began.
-#if FEWBIT_VEC != 128
+#if FEWBIT_VEC != 128 || defined(FEWBIT_VNNI) || defined(FEWBIT_I8MM)
 #if defined(__clang__)
 #pragma clang attribute pop
 #else

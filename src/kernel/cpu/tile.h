@@ -15,6 +15,8 @@ namespace fewbit::kernel::cpu {
 inline constexpr int tile_rows = 16;
 inline constexpr int max_panel = 16;  // columns
 
+enum class PanelSums : u8 { none, scaled, plain };  // d * (sum of q), or (sum of q) * 2^shift, as floats
+
 // What a kernel wants to know about the activations besides their codes.
 struct PanelSpec {
   bool quads = false;   // false: the columns themselves (Panel::col); true: the arrays below
@@ -22,7 +24,8 @@ struct PanelSpec {
   i8 shift[8] = {};     // sums of group g come out 2^shift[g % groups] times as large
   int zero = 0;         // integer sums start at -zero * (sum of q) * 2^shift
   bool halves = false;  // starts and sums per 16 inputs instead of 32
-  bool sums = false;    // for minima
+  PanelSums sums = PanelSums::none;
+  bool pairs = false;  // -2 * (sum of q) over 8 and 8 inputs, for each half
   bool operator==(const PanelSpec&) const = default;
 };
 
@@ -33,7 +36,8 @@ struct Panel {
   const i8* q = nullptr;            // (K/4, cols, 4)
   const f32* a = nullptr;           // (G, cols)          d of the activations * 2^-shift
   const i32* start = nullptr;       // (G [, 2], cols)
-  const f32* as = nullptr;          // (G [, 2], cols)    d * (sum of q)
+  const f32* as = nullptr;          // (G [, 2], cols)    what `sums` says
+  const i32* pairs = nullptr;       // (G, 2, cols)       two i16 each
 };
 u64 panel_bytes(const PanelSpec& spec, int cols, i64 n);
 // Makes the arrays in `memory` (64-byte aligned, panel_bytes); with one column q stays in the record.

@@ -12,7 +12,9 @@
 //   Nibble   2 groups, 8 vectors    group f = bits 4f.. of vector v
 //   Nibble1  the same, then 2 vectors:   fifth bit of group f, quad v = bit v of vector 8 + f
 //   Nibble2  the same, then 4 vectors:   two high bits of group f, quad v = bits 2(v % 4).. of vector 8 + 2f + v / 4
-//   Bits2x1  4 groups, 12 vectors   low two bits as Bits2; the third of group f, quad v = bit v of vector 8 + f
+//   Bits2x1  4 groups, 12 vectors   low two bits as Bits2; the third of group f, quad v = bit v / 2 + 4 (v % 2) of vector 8 + f
+//   Bits2s   the same, for signs of which every eighth (last of quads 1, 3, 5, 7 of a group) makes the number of negatives even:
+//            those four bits, on top of a row's word, hold the group's scale code instead
 //   Bytes    1 group, 8 vectors     vector v
 //
 // A tile is then, each array starting on 64 bytes, inputs padded to whole units (zero scales):
@@ -61,7 +63,18 @@ struct Nibble2 {
 };
 struct Bits2x1 {
   static constexpr int groups = 4, vectors = 12;
-  static constexpr Slot slot(int r, int f, int v, int j) { return {at(v, r, j), 2 * f, 2, at(8 + f, r, j), v, 1}; }
+  static constexpr int third(int v) { return v / 2 + 4 * (v % 2); }
+  static constexpr Slot slot(int r, int f, int v, int j) { return {at(v, r, j), 2 * f, 2, at(8 + f, r, j), third(v), 1}; }
+};
+struct Bits2s : Bits2x1 {
+  static constexpr u32 kept = 0x0fffffff;
+  // Sign word of a row with the four bits on top made from the others.
+  static constexpr u32 restored(u32 word) {
+    u32 x = word & kept, y = x ^ x >> 16;
+    y ^= y >> 8;
+    y ^= y >> 4;
+    return x | y << 28;
+  }
 };
 struct Bytes {
   static constexpr int groups = 1, vectors = 8;
@@ -86,10 +99,13 @@ inline int get_code(const u8* unit, int r, int e) {
 
 // How the integer factors are kept.
 enum class Subs {
-  none,   // there are none
-  bytes,  // i8 each
-  odd,    // 2 s + 1, s in 0..15: two to a byte, even group (or half) in the low nibble
-  two,    // s and the minimum's factor, 4 bits each, in one byte
+  none,     // there are none
+  bytes,    // i8 each
+  odd,      // 2 s + 1, s in 0..15: two to a byte, even group (or half) in the low nibble
+  odd_top,  // the same, in the top four bits of the group's sign words (Bits2s)
+  two,      // s and the minimum's factor, 4 bits each, in one byte
+  shifted,  // 2 s + 1, s in 0..7, as `odd`; levels of the group are 8 (c - 1) - 1 if bit 3 of the nibble is set, else 8 (c - 1) + 1
+  eighths,  // 2 s + 1 as `odd`, and that bit per 8 inputs: a word per row and 256 inputs, first 8 of half h in bit h, others 16 + h
 };
 
 // Maps of levels to unsigned codes.  Affine: level = step * code - zero.
@@ -119,6 +135,17 @@ struct Iq4Levels {
 struct Fp4Levels {
   static constexpr int zero = 12, largest = 24;
   static constexpr i8 levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+};
+struct Iq2Levels {  // bit 2 = negative; code 3 does not occur, and four codes stand twice
+  static constexpr int zero = 43, largest = 86;
+  static constexpr i8 levels[16] = {8, 25, 43, 0, -8, -25, -43, 0, 8, 25, 43, 0, -8, -25, -43, 0};
+};
+// 8 (c - 1) +- 1 of IQ1: which of the two is kept apart.
+struct Ternary8 {
+  static constexpr bool affine = true;
+  static constexpr int step = 8, zero = 7, largest = 2;
+  static constexpr int code(int level) { return (level + 9) / 8; }
+  static constexpr bool minus(int level) { return (level & 7) == 7; }
 };
 struct Iq3xxsLevels {  // magnitude in the low three bits, bit 3 = negative
   static constexpr int zero = 62, largest = 124;
@@ -185,6 +212,16 @@ struct R16Codes<Q2_K> : R16Entry<Bits2, Affine<1, 0, 4>, Subs::two> {};
 template <>
 struct R16Codes<Q3_K> : R16Entry<Bits2x1, Affine<1, 4, 8>, Subs::bytes> {};
 template <>
+struct R16Codes<IQ2_XXS> : R16Entry<Bits2s, Table<Iq2Levels>, Subs::odd_top> {};
+template <>
+struct R16Codes<IQ2_XS> : R16Entry<Bits2x1, Table<Iq2Levels>, Subs::odd> {};
+template <>
+struct R16Codes<IQ2_S> : R16Entry<Bits2x1, Table<Iq2Levels>, Subs::odd> {};
+template <>
+struct R16Codes<IQ1_S> : R16Entry<Bits2, Affine<1, 1, 3>, Subs::shifted> {};
+template <>
+struct R16Codes<IQ1_M> : R16Entry<Bits2, Ternary8, Subs::eighths> {};
+template <>
 struct R16Codes<Q8_0> : R16Entry<Bytes, Affine<1, 128, 256>, Subs::none> {};
 
 // Formats that have a packed layout: X(format, name of its codes).
@@ -195,14 +232,17 @@ struct R16Codes<Q8_0> : R16Entry<Bytes, Affine<1, 128, 256>, Subs::none> {};
   X(TQ2_0, "bits2") X(I2_S, "bits2") X(Q1_0, "bits1") X(Q4_0, "nibble") X(Q4_1, "nibble") X(Q4_K, "nibble") \
   X(IQ4_NL, "nibble") X(IQ4_XS, "nibble") X(MXFP4, "nibble") X(IQ3_XXS, "nibble") X(IQ3_S, "nibble") \
   X(Q5_0, "nibble1") X(Q5_1, "nibble1") X(Q5_K, "nibble1") X(Q6_K, "nibble2") X(Q2_K, "bits2") \
-  X(Q3_K, "bits2x1") X(Q8_0, "bytes")
+  X(Q3_K, "bits2x1") X(Q8_0, "bytes") X(IQ2_XXS, "bits2s") X(IQ2_XS, "bits2x1") X(IQ2_S, "bits2x1") \
+  X(IQ1_S, "bits2") X(IQ1_M, "bits2")
 #endif
 // clang-format on
 
 // What the wide kernels multiply, for every format: levels + zero as bytes.
 template <class F>
 struct ByteForm {
-  static constexpr int zero = R16Codes<F>::Map::zero, largest = R16Codes<F>::Map::step * R16Codes<F>::Map::largest;
+  static constexpr int zero = R16Codes<F>::Map::zero, largest = R16Codes<F>::Map::affine
+                                                                    ? R16Codes<F>::Map::level(R16Codes<F>::Map::largest) + zero
+                                                                    : R16Codes<F>::Map::largest;
   static constexpr bool has_sub = R16Codes<F>::subs != Subs::none;
 };
 template <int z>
@@ -214,12 +254,6 @@ template <>
 struct ByteForm<IQ1_S> : Signed<9> {};
 template <>
 struct ByteForm<IQ1_M> : Signed<9> {};
-template <>
-struct ByteForm<IQ2_XXS> : Signed<43> {};
-template <>
-struct ByteForm<IQ2_XS> : Signed<43> {};
-template <>
-struct ByteForm<IQ2_S> : Signed<43> {};
 template <>
 struct ByteForm<NVFP4> : Signed<12> {};
 
@@ -234,7 +268,7 @@ struct TileArrays {
   static constexpr int block = span > unit ? span : unit;  // inputs that a kernel's loop takes at once
   static_assert(block % unit == 0 && block % span == 0);
 
-  i64 blocks, d_at, dmin_at, sub_at, min_at, codes_at, bytes;  // byte offsets in a tile
+  i64 blocks, d_at, dmin_at, sub_at, min_at, codes_at, bytes;  // byte offsets in a tile; min_at: minima, or the bits of `eighths`
 
   explicit TileArrays(i64 n) : blocks(div_up(n, block)) {
     const i64 inputs = blocks * block, spans = inputs / span, subs = inputs / sub_inputs;
@@ -246,8 +280,9 @@ struct TileArrays {
     };
     d_at = array(spans * 16 * (byte_d ? 1 : 2));
     dmin_at = array(mins ? spans * 32 : 0);
-    sub_at = array(s == Subs::none ? 0 : s == Subs::odd ? subs * 8 : subs * 16);
-    min_at = array(mins && s == Subs::bytes ? subs * 16 : 0);
+    constexpr int sub_bits = s == Subs::none || s == Subs::odd_top ? 0 : s == Subs::bytes || s == Subs::two ? 8 : 4;
+    sub_at = array(subs * 2 * sub_bits);
+    min_at = array(mins && s == Subs::bytes ? subs * 16 : s == Subs::eighths ? inputs / 256 * 64 : 0);
     codes_at = array(inputs / unit * unit_bytes);
     bytes = at;
   }
@@ -258,6 +293,7 @@ struct R16
   using Codes = typename R16Codes<F>::Codes;
   using Map = typename R16Codes<F>::Map;
   static constexpr Subs subs = R16Codes<F>::subs;
+  static constexpr bool nibbles = subs == Subs::odd || subs == Subs::shifted || subs == Subs::eighths;
   using TileArrays<Codes, subs, span_of<F>, halves_differ<F>, has_min<F>, std::is_same_v<F, MXFP4>>::TileArrays;
 };
 
@@ -275,6 +311,8 @@ void pack_tile(const u8* rows, int n_rows, i64 n, u8* tile) {
         const i64 span = i * blocks_per_span + s;
         if constexpr (std::is_same_v<F, MXFP4>)
           tile[l.d_at + span * 16 + r] = b[F::exponent_at];
+        else if constexpr (std::is_same_v<F, IQ1_M>)
+          store_le(tile + l.d_at + (span * 16 + r) * 2, F::scale_bits(b));
         else if constexpr (std::is_same_v<F, I2_S>)
           store_le(tile + l.d_at + (span * 16 + r) * 2, u16(0x3c00));
         else
@@ -284,16 +322,37 @@ void pack_tile(const u8* rows, int n_rows, i64 n, u8* tile) {
       if constexpr (L::subs != Subs::none) {
         for (int g = 0; g < F::block / L::sub_inputs; g++) {
           const i64 k = i * (F::block / L::sub_inputs) + g;
-          u8* to = tile + l.sub_at + (L::subs == Subs::odd ? k / 2 * 16 : k * 16) + r;
+          if constexpr (L::subs == Subs::odd_top) continue;
+          u8* to = tile + l.sub_at + (L::nibbles ? k / 2 * 16 : k * 16) + r;
           if constexpr (L::subs == Subs::bytes) *to = u8(i8(w.sub[g]));
-          if constexpr (L::subs == Subs::odd) *to = u8(*to | (int(w.sub[g]) - 1) / 2 << (4 * (k % 2)));
+          if constexpr (L::nibbles) {
+            int code = (int(w.sub[g]) - 1) / 2;
+            if constexpr (L::subs == Subs::shifted) code |= Ternary8::minus(w.level[32 * g]) << 3;
+            *to = u8(*to | code << (4 * (k % 2)));
+          }
+          if constexpr (L::subs == Subs::eighths) {
+            u8* word = tile + l.min_at + i * 64 + 4 * r;
+            const u32 bits = u32(Ternary8::minus(w.level[16 * g])) << g | u32(Ternary8::minus(w.level[16 * g + 8])) << (16 + g);
+            store_le(word, load_le<u32>(word) | bits);
+          }
           if constexpr (L::subs == Subs::two) *to = u8(int(w.sub[g]) | int(w.min[g]) << 4);
           if constexpr (L::mins && L::subs == Subs::bytes) tile[l.min_at + k * 16 + r] = u8(i8(w.min[g]));
         }
       }
       for (int e = 0; e < F::block; e++) {
         const i64 k = i * F::block + e;
-        put_code<typename L::Codes>(tile + l.codes_at + k / L::unit * L::unit_bytes, r, int(k % L::unit), L::Map::code(w.level[e]));
+        int code;
+        if constexpr (L::subs == Subs::shifted)
+          code = Ternary8::code(w.level[e]);
+        else
+          code = L::Map::code(w.level[e]);
+        put_code<typename L::Codes>(tile + l.codes_at + k / L::unit * L::unit_bytes, r, int(k % L::unit), code);
+      }
+      if constexpr (L::subs == Subs::odd_top) {
+        for (int g = 0; g < F::block / 32; g++) {
+          u8* word = tile + l.codes_at + (i * F::block + 32 * g) / L::unit * L::unit_bytes + 64 * (8 + g % 4) + 4 * r;
+          store_le(word, (load_le<u32>(word) & Bits2s::kept) | (u32(w.sub[g]) - 1) / 2 << 28);
+        }
       }
     }
   }
@@ -312,11 +371,25 @@ void unpack_row(const u8* tile, int r, i64 n, f32* x) {
     else
       d = f16_at(tile + l.d_at + (span * 16 + r) * 2) * d_factor<F>;
     if constexpr (L::subs == Subs::bytes) sub = f32(i8(tile[l.sub_at + s * 16 + r]));
-    if constexpr (L::subs == Subs::odd) sub = f32(2 * (tile[l.sub_at + s / 2 * 16 + r] >> (4 * (s % 2)) & 15) + 1);
     if constexpr (L::subs == Subs::two) sub = f32(tile[l.sub_at + s * 16 + r] & 15), min = f32(tile[l.sub_at + s * 16 + r] >> 4);
     if constexpr (L::mins && L::subs == Subs::bytes) min = f32(i8(tile[l.min_at + s * 16 + r]));
-    const int code = get_code<typename L::Codes>(tile + l.codes_at + k / L::unit * L::unit_bytes, r, int(k % L::unit));
-    x[k] = d * sub * f32(L::Map::level(code));
+    const u8* unit = tile + l.codes_at + k / L::unit * L::unit_bytes;
+    int code = get_code<typename L::Codes>(unit, r, int(k % L::unit)), level;
+    if constexpr (L::nibbles) {
+      const int nibble = tile[l.sub_at + s / 2 * 16 + r] >> (4 * (s % 2)) & 15;
+      sub = f32(2 * (L::subs == Subs::odd ? nibble : nibble & 7) + 1);
+      bool minus = nibble & 8;
+      if constexpr (L::subs == Subs::eighths)
+        minus = load_le<u32>(tile + l.min_at + k / 256 * 64 + 4 * r) >> (k / 8 % 2 * 16 + k / 16 % 16) & 1;
+      if constexpr (L::subs != Subs::odd) level = 8 * (code - 1) + (minus ? -1 : 1);
+    }
+    if constexpr (L::subs == Subs::odd_top) {
+      const u32 word = load_le<u32>(unit + 64 * (8 + k / 32 % 4) + 4 * r), signs = Bits2s::restored(word);
+      sub = f32(2 * (word >> 28) + 1);
+      code = (code & 3) | int(signs >> (k % 4 * 8 + Bits2s::third(int(k % 32 / 4))) & 1) << 2;
+    }
+    if constexpr (L::subs != Subs::shifted && L::subs != Subs::eighths) level = L::Map::level(code);
+    x[k] = d * sub * f32(level);
     if constexpr (L::mins) x[k] = x[k] + -(dmin_sign<F> * f16_at(tile + l.dmin_at + (span * 16 + r) * 2) * min);
   }
 }

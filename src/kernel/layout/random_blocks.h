@@ -4,7 +4,9 @@
 #include <random>
 
 #include "base/bits.h"
+#include "base/check.h"
 #include "base/half.h"
+#include "format/format.h"
 #include "format/formats.h"
 
 namespace fewbit::kernel::cpu {
