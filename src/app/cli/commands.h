@@ -27,6 +27,8 @@ void add_imatrix(CLI::App& app, Run& run);
 void add_devices(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_perplexity(CLI::App& app, Run& run);
+void add_verify(CLI::App& app, Run& run);
+void add_ab(CLI::App& app, Run& run);
 void add_ceiling(CLI::App& app, Run& run);
 void add_launches(CLI::App& app, Run& run);
 void add_batched_bench(CLI::App& app, Run& run);

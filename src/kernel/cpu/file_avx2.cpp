@@ -6,6 +6,9 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <cmath>
+#include <cstring>
+
 #define FEWBIT_VEC 256
 #include "kernel/cpu/target_begin.inl"
 namespace fewbit::kernel::cpu::avx2 {
@@ -26,11 +29,12 @@ inline void dot16x2(const i8* w, const i8* q, i32* s) {
   s[1] = dot16(w + 16, q + 16);
 }
 inline f32 fused(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
-inline void fma16(const f32* w, const f32* x, f32* p) {
-  for (int l = 0; l < 16; l += 8)
-    _mm256_store_ps(p + l, _mm256_fmadd_ps(_mm256_load_ps(w + l), _mm256_loadu_ps(x + l), _mm256_load_ps(p + l)));
-}
+#include "kernel/cpu/vec16.inl"
 
+#include "kernel/cpu/float_rows.inl"
+
+#define FEWBIT_FAST_FLOAT
+#define FEWBIT_FLOAT_TILE float_tile
 #define FEWBIT_FILE_SET "avx2"
 #include "kernel/cpu/file_rows.inl"
 

@@ -7,6 +7,7 @@
 //   dot16x2(w, q, s)  sums of w * q over the two halves of 32 bytes, |w| <= 128, |q| <= 127
 //   fused(a, b, c)    a * b + c, rounded once
 //   fma16(w, x, p)    p[l] = fused(w[l], x[l], p[l]) for 16 lanes
+// and defines FEWBIT_FLOAT_TILE as the kernel for types without blocks: file_tile_float, or a faster one.
 
 template <class F>
 static void file_tile(const u8* tile, int rows, i64 n, const Panel& panel, f32* out) {
@@ -49,6 +50,7 @@ static void file_tile(const u8* tile, int rows, i64 n, const Panel& panel, f32* 
   }
 }
 
+#if !defined(FEWBIT_FAST_FLOAT)
 template <class F>
 static void file_tile_float(const u8* tile, int rows, i64 n, const Panel& panel, f32* out) {
   for (int r = 0; r < rows; r++) {
@@ -71,6 +73,7 @@ static void file_tile_float(const u8* tile, int rows, i64 n, const Panel& panel,
     }
   }
 }
+#endif
 
 template <class F>
 static void file_unpack(const u8* tile, int r, i64 n, f32* x) {
@@ -97,7 +100,7 @@ static constexpr WeightKernels file_entry(Type type, const char* name) {
   k.max_narrow = max_panel;
   for (int c = 1; c <= max_panel; c++) {
     if constexpr (HasValue<F>)
-      k.narrow[c] = file_tile_float<F>;
+      k.narrow[c] = FEWBIT_FLOAT_TILE<F>;
     else
       k.narrow[c] = file_tile<F>;
   }

@@ -22,6 +22,7 @@ inline void fma16(const f32* w, const f32* x, f32* p) {
 }
 
 #define FEWBIT_FILE_SET "scalar"
+#define FEWBIT_FLOAT_TILE file_tile_float
 #include "kernel/cpu/file_rows.inl"
 
 }  // namespace

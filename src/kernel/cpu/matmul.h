@@ -11,6 +11,10 @@ const WeightKernels* file_kernels(Type type);
 // Packed kernels of the best set; nullptr: none.
 const WeightKernels* packed_kernels(Type type);
 
+// Every kernel that this machine can run, and a weight placed for one of them (`ab`, tests).
+std::vector<const WeightKernels*> all_kernels();
+Result<Weight> place_with(Ctx&, const HostTensor&, const WeightKernels&, const PlaceOptions&, std::vector<Buffer>& owned);
+
 // Entries of the Kernels table.
 Result<std::vector<Weight>> place(Ctx&, std::span<const HostTensor>, GroupUse, const PlaceOptions&, std::vector<Buffer>& owned);
 u64 placed_bytes(const HostTensor&, const PlaceOptions&);

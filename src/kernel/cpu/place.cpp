@@ -43,6 +43,12 @@ std::vector<WeightKernels> best_file_kernels() {
   std::vector<WeightKernels> v(list.begin(), list.end());
   const Set set = best_set();
   for (WeightKernels& k : v) {
+#if defined(__x86_64__)
+    if (TileFn f = cpu_features().avx512 ? avx512::float_kernel(k.type) : nullptr) {
+      for (int c = 1; c <= max_panel; c++) k.narrow[c] = f;
+      k.name = k.type == Type::F32 ? "gemv.F32/avx512.file" : k.type == Type::F16 ? "gemv.F16/avx512.file" : "gemv.BF16/avx512.file";
+    }
+#endif
     const WeightKernels w = set.wide ? set.wide(k.type) : WeightKernels{};
     if (!w.spread) continue;
     k.spread = w.spread;
@@ -85,48 +91,72 @@ Result<std::string> describe(const HostTensor& t, const PlaceOptions& o) {
   return std::string(k->name);
 }
 
+std::vector<const WeightKernels*> all_kernels() {
+  std::vector<const WeightKernels*> v;
+  auto add = [&](std::span<const WeightKernels> list) {
+    for (const WeightKernels& k : list) v.push_back(&k);
+  };
+  const CpuFeatures& f = cpu_features();
+  add(scalar::file_kernels());
+  if (f.avx2) add(avx2::file_kernels());
+#if defined(FEWBIT_NO_PACKED)
+#elif defined(__x86_64__)
+  if (f.avx2) add(avx2::packed_kernels());
+  if (f.avx_vnni) add(avx_vnni::packed_kernels());
+  if (f.avx512_vnni && f.vbmi) add(avx512_vnni::packed_kernels());
+#elif defined(__aarch64__)
+  if (f.dotprod) add(neon_dotprod::packed_kernels());
+#endif
+  return v;
+}
+
+Result<Weight> place_with(Ctx& ctx, const HostTensor& t, const WeightKernels& k, const PlaceOptions& options, std::vector<Buffer>& owned) {
+  Weight w;
+  w.name = t.name;
+  w.type = t.type;
+  w.layout = k.layout;
+  w.kernel = k.name;
+  w.extra = &k;
+  w.act = act_layout(t.type);
+  w.cols = t.cols;
+  w.rows = t.rows;
+  w.experts = t.experts;
+  w.scale = t.scale;
+  w.bias = t.bias;
+  const u64 row = row_bytes(t.type, t.cols);
+  w.bytes = u64(t.experts * t.rows) * row;
+  w.data = t.data.data();
+  if (t.type == Type::I2_S) w.tensor_scale = load_le<f32>(t.data.data() + w.bytes);
+  if (k.pack) {
+    const i64 tiles = div_up(t.rows, tile_rows);
+    const u64 tile_bytes = u64(k.tile_bytes(t.cols));
+    w.bytes = u64(t.experts * tiles) * tile_bytes;
+    FEWBIT_TRY(Buffer b, ctx.device->allocate(w.bytes));
+    parallel(ctx, t.experts * tiles, 4, [&](i64 begin, i64 end, int) {
+      for (i64 i = begin; i < end; i++) {
+        const i64 expert = i / tiles, r = i % tiles * tile_rows;
+        k.pack(t.data.data() + u64(expert * t.rows + r) * row, int(std::min<i64>(tile_rows, t.rows - r)), t.cols,
+               b.as<u8>() + u64(i) * tile_bytes);
+      }
+    });
+    w.data = b.data();
+    owned.push_back(std::move(b));
+  } else if (!options.mapped) {
+    FEWBIT_TRY(Buffer b, ctx.device->allocate(t.data.size()));
+    ctx.device->upload(b.data(), t.data.data(), t.data.size());
+    w.data = b.data();
+    owned.push_back(std::move(b));
+  }
+  return w;
+}
+
 Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors, GroupUse, const PlaceOptions& options,
                                   std::vector<Buffer>& owned) {
   std::vector<Weight> out;
   for (const HostTensor& t : tensors) {
     const WeightKernels* k = packs(t, options) ? packed_kernels(t.type) : file_kernels(t.type);
     if (!k) return Error{Code::unsupported, "tensor '" + t.name + "': no CPU kernel for type " + type_name(t.type)};
-    Weight w;
-    w.name = t.name;
-    w.type = t.type;
-    w.layout = k->layout;
-    w.kernel = k->name;
-    w.extra = k;
-    w.act = act_layout(t.type);
-    w.cols = t.cols;
-    w.rows = t.rows;
-    w.experts = t.experts;
-    w.scale = t.scale;
-    w.bias = t.bias;
-    const u64 row = row_bytes(t.type, t.cols);
-    w.bytes = u64(t.experts * t.rows) * row;
-    w.data = t.data.data();
-    if (t.type == Type::I2_S) w.tensor_scale = load_le<f32>(t.data.data() + w.bytes);
-    if (k->pack) {
-      const i64 tiles = div_up(t.rows, tile_rows);
-      const u64 tile_bytes = u64(k->tile_bytes(t.cols));
-      w.bytes = u64(t.experts * tiles) * tile_bytes;
-      FEWBIT_TRY(Buffer b, ctx.device->allocate(w.bytes));
-      parallel(ctx, t.experts * tiles, 4, [&](i64 begin, i64 end, int) {
-        for (i64 i = begin; i < end; i++) {
-          const i64 expert = i / tiles, r = i % tiles * tile_rows;
-          k->pack(t.data.data() + u64(expert * t.rows + r) * row, int(std::min<i64>(tile_rows, t.rows - r)), t.cols,
-                  b.as<u8>() + u64(i) * tile_bytes);
-        }
-      });
-      w.data = b.data();
-      owned.push_back(std::move(b));
-    } else if (!options.mapped) {
-      FEWBIT_TRY(Buffer b, ctx.device->allocate(t.data.size()));
-      ctx.device->upload(b.data(), t.data.data(), t.data.size());
-      w.data = b.data();
-      owned.push_back(std::move(b));
-    }
+    FEWBIT_TRY(Weight w, place_with(ctx, t, *k, options, owned));
     out.push_back(std::move(w));
   }
   return out;

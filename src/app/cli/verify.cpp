@@ -1,0 +1,85 @@
+// verify: every operation x type x shape of a device's table against the double-precision definition.
+#include "kernel/verify.h"
+
+#include <fmt/format.h>
+
+#include <regex>
+
+#include "app/cli/common.h"
+
+namespace fewbit::cli {
+
+struct VerifyCommand {
+  kernel::VerifyOptions options;
+  std::string device = "auto", type, output = "md";
+  int threads = 0;
+  bool exact = false, all = false;
+};
+
+static const char* status(kernel::Verdict v) { return v == kernel::Verdict::ok ? "OK" : v == kernel::Verdict::fail ? "FAIL" : "MISSING"; }
+
+static Json json_row(const kernel::VerifyRow& r) {
+  return {{"op", r.op},           {"type", r.type},           {"shape", r.shape},
+          {"columns", r.columns}, {"kernel", r.kernel},       {"status", status(r.verdict)},
+          {"nmse", r.nmse},       {"max_error", r.max_error}, {"note", r.note}};
+}
+
+static Status verify_command(VerifyCommand& o) {
+  if (!o.type.empty()) o.options.type = type_name(parse_type("--type", o.type));
+  try {
+    std::regex check(o.options.kernel);
+  } catch (const std::regex_error& e) { usage(fmt::format("-k: '{}' is not a regular expression: {}", o.options.kernel, e.what())); }
+  FEWBIT_TRY(auto device, open_device(o.device, {.threads = o.threads}));
+  FEWBIT_TRY(const kernel::Kernels* table, kernel::kernels_for(*device, o.exact ? kernel::Path::exact : kernel::Path::fast));
+  if (o.output == "csv") fmt::print("op,type,shape,columns,kernel,status,nmse,max_error,note\n");
+  if (o.output == "md")
+    fmt::print(
+        "| status | op | type | shape | columns | kernel | nmse | max error | |\n| --- | --- | --- | --- | ---: | --- | ---: | ---: | --- "
+        "|\n");
+  auto report = kernel::verify(*device, *table, o.options, [&](const kernel::VerifyRow& r) {
+    if (o.output == "csv") {
+      fmt::print("{},{},{},{},{},{},{:.3e},{:.3e},{}\n", r.op, r.type, r.shape, r.columns, r.kernel, status(r.verdict), r.nmse, r.max_error,
+                 r.note);
+    } else if (o.output == "md" && (o.all || o.options.list || r.verdict != kernel::Verdict::ok)) {
+      fmt::print("| {} | {} | {} | {} | {} | {} | {:.1e} | {:.1e} | {} |\n", status(r.verdict), r.op, r.type, r.shape, r.columns, r.kernel,
+                 r.nmse, r.max_error, r.note);
+    }
+  });
+  Json counts = Json::object();
+  int failed = 0, rows = 0;
+  for (const kernel::VerifyCount& c : report.counts) {
+    counts[c.name.empty() ? "all" : c.name] = {{"ok", c.ok}, {"fail", c.fail}, {"missing", c.missing}};
+    if (c.name.empty()) failed = c.fail, rows = c.ok + c.fail + c.missing;
+    if (o.output == "md") {
+      fmt::print("{}: {} OK, {} FAIL, {} MISSING{}\n", c.name.empty() ? "all" : c.name, c.ok, c.fail, c.missing,
+                 o.options.mutate ? " (OK = the fault was caught)" : "");
+    }
+  }
+  if (o.output == "json") {
+    Json all = Json::array();
+    for (const kernel::VerifyRow& r : report.rows) all.push_back(json_row(r));
+    fmt::print("{}\n", Json{{"device", device->name()}, {"table", table->name}, {"rows", all}, {"counts", counts}}.dump(2));
+  }
+  if (rows == 0)
+    return Error{Code::not_found,
+                 fmt::format("verify: nothing matches --op '{}' --type '{}' -k '{}'", o.options.op, o.options.type, o.options.kernel)};
+  if (failed > 0) return Error{Code::unsupported, fmt::format("verify: {} of {} rows failed on {}", failed, rows, table->name)};
+  return {};
+}
+
+void add_verify(CLI::App& app, Run& run) {
+  auto o = std::make_shared<VerifyCommand>();
+  app.add_option("--op", o->options.op, "only this operation");
+  app.add_option("--type", o->type, "only this format");
+  app.add_option("-k", o->options.kernel, "only kernels whose name matches this regular expression");
+  app.add_option("--device", o->device, "auto, cpu, cuda, cuda:N");
+  app.add_option("-t,--threads", o->threads, "threads")->check(CLI::Range(1, 1024));
+  app.add_flag("--exact", o->exact, "the table of the exact path");
+  app.add_flag("--list", o->options.list, "list the rows without running them");
+  app.add_flag("--mutate", o->options.mutate, "put a fault into every row; success only if each is caught");
+  app.add_flag("--all", o->all, "md: print the rows that are OK too");
+  app.add_option("-o,--output", o->output, "md, json or csv")->check(CLI::IsMember({"md", "json", "csv"}));
+  run = [o]() { return verify_command(*o); };
+}
+
+}  // namespace fewbit::cli

@@ -1,0 +1,92 @@
+#include "kernel/ab.h"
+
+#include <algorithm>
+#include <random>
+
+namespace fewbit::kernel {
+namespace {
+
+f64 median(std::vector<f64> v) {
+  if (v.empty()) return 0;
+  std::sort(v.begin(), v.end());
+  return v.size() % 2 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
+}
+
+// Median of the rounds' ratios; the interval is the middle 95 % of medians of rounds drawn with replacement.
+Ratio ratio_of(const std::vector<f64>& ratios, u64 seed) {
+  Ratio r;
+  r.median = median(ratios);
+  std::mt19937_64 rng(seed);
+  std::vector<f64> medians, draw(ratios.size());
+  for (int i = 0; i < 2000; i++) {
+    for (f64& d : draw) d = ratios[size_t(rng() % ratios.size())];
+    medians.push_back(median(draw));
+  }
+  std::sort(medians.begin(), medians.end());
+  r.low = medians[50];
+  r.high = medians[1949];
+  return r;
+}
+
+}  // namespace
+
+AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed) {
+  AbResult result;
+  std::vector<f64> ab, aa, a, b;
+  for (const Round& r : rounds) {
+    ab.push_back(r.b / r.a);
+    aa.push_back(r.control_b / r.control_a);
+    a.push_back(r.a / 2);
+    b.push_back(r.b / 2);
+  }
+  if (rounds.empty()) return result;
+  result.ratio = ratio_of(ab, seed);
+  result.control = ratio_of(aa, seed + 1);
+  result.seconds_a = median(a);
+  result.seconds_b = median(b);
+  // The control shows what this machine calls different when nothing is: a difference must lie outside its interval too.
+  const f64 floor_low = std::min(1.0, result.control.low), floor_high = std::max(1.0, result.control.high);
+  if (result.ratio.low > floor_high) result.verdict = AbResult::a_faster;
+  if (result.ratio.high < floor_low) result.verdict = AbResult::b_faster;
+  return result;
+}
+
+AbResult compare(Contestant& a, Contestant& b, const AbOptions& options) {
+  a.run(1);
+  b.run(1);
+  const std::vector<u32> bits_a = a.bits(), bits_b = b.bits();
+  // As many repetitions as fill the time, the same for both.
+  const f64 once = std::max({a.run(1), b.run(1), 1e-9});
+  const int times = int(std::clamp(options.seconds / once, 1.0, 1e6));
+  std::vector<Round> rounds;
+  for (int i = 0; i < options.pairs; i++) {
+    Round r;
+    r.a = a.run(times);
+    r.b = b.run(times);
+    r.b += b.run(times);
+    r.a += a.run(times);
+    r.control_a = a.run(times);
+    r.control_b = a.run(times);
+    r.control_b += a.run(times);
+    r.control_a += a.run(times);
+    for (f64* t : {&r.a, &r.b, &r.control_a, &r.control_b}) *t /= times;
+    rounds.push_back(r);
+  }
+  AbResult result = judge_rounds(rounds, options.seed);
+  result.same_bits = bits_a == bits_b;
+  return result;
+}
+
+std::string AbResult::text() const {
+  auto percent = [](f64 x) {
+    char s[32];
+    std::snprintf(s, sizeof s, "%+.1f %%", (x - 1) * 100);
+    return std::string(s);
+  };
+  auto interval = [&](const Ratio& r) { return percent(r.median) + " [" + percent(r.low) + ", " + percent(r.high) + "]"; };
+  const char* words = verdict == no_difference ? "no difference" : verdict == a_faster ? "A is faster" : "B is faster";
+  return std::string(words) + ": B takes " + interval(ratio) + " against A (A against itself " + interval(control) + "), bits " +
+         (same_bits ? "equal" : "DIFFER");
+}
+
+}  // namespace fewbit::kernel

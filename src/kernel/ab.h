@@ -1,0 +1,67 @@
+// Paired, interleaved comparison of two ways to do one operation: the same inputs, in turns (A B B A), with A against itself as a control
+// in the same run.  The machine is shared and its clock moves, so nothing but ratios of neighbours is believed.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel/kernel.h"
+
+namespace fewbit::kernel {
+
+// Something that can be timed: a kernel of this process, or another build's in a process of its own.
+class Contestant {
+ public:
+  virtual ~Contestant() = default;
+  // Does the operation `times` times; the seconds that took.
+  virtual f64 run(int times) = 0;
+  // The bits of the last result, to compare.
+  virtual std::vector<u32> bits() = 0;
+  virtual u64 bytes() const { return 0; }     // of weights that one run reads
+  virtual f64 products() const { return 0; }  // multiply-adds of one run
+};
+
+struct AbOptions {
+  int pairs = 31;       // rounds of A B B A
+  f64 seconds = 0.002;  // at least this much per timing
+  u64 seed = 1;         // of the bootstrap
+};
+
+struct Ratio {
+  f64 median = 1, low = 1, high = 1;  // B's time over A's, and its 95 % interval (bootstrap over rounds)
+};
+
+struct AbResult {
+  Ratio ratio, control;              // control: A against A
+  f64 seconds_a = 0, seconds_b = 0;  // medians of one run
+  bool same_bits = false;
+  enum Verdict { no_difference, a_faster, b_faster } verdict = no_difference;
+  std::string text() const;
+};
+
+// The statistics alone: one entry per round, each the time of two runs of A, of B, and of the control's two sides.
+struct Round {
+  f64 a = 0, b = 0, control_a = 0, control_b = 0;
+};
+AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed);
+
+AbResult compare(Contestant& a, Contestant& b, const AbOptions& options);
+
+// ---- products on the CPU ---------------------------------------------------------------------------------------------------------
+
+struct AbShape {
+  std::string op = "matmul";  // matmul, moe_glu, moe_down
+  Type type = Type::PQ2_0;
+  i64 rows = 2048, n = 2048;
+  int cols = 1;      // columns; for experts: tokens per expert
+  i64 experts = 0;   // how many are used at once
+  bool cold = true;  // weights that do not fit in three times the last cache
+  f64 planted = 0;   // part of the work that is done twice, to see whether it is noticed
+};
+// Names of the kernels that this machine can run for a type: "gemv.PQ2_0/avx2.bits2.r16", ...
+std::vector<std::string> kernel_names(Type type);
+// Error: no such kernel here.
+Result<std::unique_ptr<Contestant>> cpu_contestant(Device& device, const std::string& kernel, const AbShape& shape);
+
+}  // namespace fewbit::kernel

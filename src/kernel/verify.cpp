@@ -1,0 +1,136 @@
+#include "kernel/verify.h"
+
+#include <chrono>
+#include <map>
+#include <regex>
+
+#include "kernel/parity.h"
+#include "kernel/ref/ref.h"
+#include "kernel/verify_cases.h"
+
+namespace fewbit::kernel {
+namespace {
+
+struct Judgement {
+  Distance distance;
+  std::string trouble;  // empty: within the bound
+};
+Judgement judge(const Case& c, const CaseResult& got, const CaseResult& want) {
+  Judgement j;
+  if (got.out.size() != want.out.size()) return {{}, "output of another size"};
+  j.distance = distance_of(got.out, std::vector<f64>(want.out.begin(), want.out.end()));
+  const Parity* p = parity_of(c.op);
+  FEWBIT_CHECK(p, "no bound for %s", c.op.c_str());
+  if (!got.guards)
+    j.trouble = "wrote outside its output";
+  else if (!(j.distance.nmse <= p->nmse))
+    j.trouble = "nmse above " + std::to_string(p->nmse);
+  return j;
+}
+
+// The sides of a comparison; the reference lives on a CPU of its own.
+struct Sides {
+  std::unique_ptr<Device> host;
+  Side ref, tested;
+  Sides(Device& device, const Kernels& table)
+      : host(std::move(open_device("cpu", {.threads = 1}).value())), ref(*host, *ref::table()), tested(device, table) {}
+  CaseResult run(const Case& c, bool under_test, Fault fault = Fault::none) {
+    Side& side = under_test ? tested : ref;
+    CaseResult r = c.run(side, fault);
+    side.reset();
+    return r;
+  }
+};
+
+}  // namespace
+
+VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& options,
+                    const std::function<void(const VerifyRow&)>& on_row) {
+  CaseRequest request;
+  request.table = &table;
+  std::vector<Case> cases;
+  weight_cases(request, cases);
+  step_cases(request, cases);
+  const std::regex kernel_name(options.kernel);
+  Sides sides(device, table);
+  VerifyReport report;
+  std::map<Fault, VerifyCount> by_fault;
+  VerifyCount total;
+  auto emit = [&](VerifyRow row, VerifyCount* also) {
+    for (VerifyCount* n : {&total, also}) {
+      if (!n) continue;
+      (row.verdict == Verdict::ok ? n->ok : row.verdict == Verdict::fail ? n->fail : n->missing)++;
+    }
+    if (on_row) on_row(row);
+    report.rows.push_back(std::move(row));
+  };
+  for (const Case& c : cases) {
+    if (!options.op.empty() && options.op != c.op) continue;
+    if (!options.type.empty() && options.type != c.type) continue;
+    VerifyRow row;
+    row.op = c.op;
+    row.type = c.type;
+    row.shape = c.shape;
+    row.columns = c.columns;
+    const CaseResult got = options.list ? CaseResult{} : sides.run(c, true);
+    row.kernel = got.kernel;
+    if (!options.kernel.empty() && !std::regex_search(row.kernel, kernel_name)) continue;
+    if (!got.missing.empty()) {
+      row.note = got.missing;
+      emit(row, nullptr);
+      continue;
+    }
+    if (options.list) {
+      row.verdict = Verdict::ok;
+      emit(row, nullptr);
+      continue;
+    }
+    const CaseResult want = sides.run(c, false);
+    if (!options.mutate) {
+      const Judgement j = judge(c, got, want);
+      row.nmse = j.distance.nmse;
+      row.max_error = j.distance.max_error;
+      row.verdict = j.trouble.empty() ? Verdict::ok : Verdict::fail;
+      row.note = j.trouble;
+      emit(row, nullptr);
+      continue;
+    }
+    for (Fault fault : c.faults) {
+      // A dropped correction is planted in what is expected, every other fault in what the kernel is given.
+      const bool in_reference = fault == Fault::dropped_correction;
+      const Judgement j = in_reference ? judge(c, got, sides.run(c, false, fault)) : judge(c, sides.run(c, true, fault), want);
+      VerifyCount& count = by_fault[fault];
+      count.name = fault_name(fault);
+      row.nmse = j.distance.nmse;
+      row.max_error = j.distance.max_error;
+      row.verdict = j.trouble.empty() ? Verdict::fail : Verdict::ok;
+      row.note = std::string(fault_name(fault)) + (j.trouble.empty() ? ": not noticed" : "");
+      emit(row, &count);
+    }
+  }
+  report.counts.push_back(total);
+  for (auto& [fault, count] : by_fault) report.counts.push_back(count);
+  return report;
+}
+
+Status self_test(Device& device, const Kernels& table) {
+  CaseRequest request;
+  request.table = &table;
+  request.quick = true;
+  std::vector<Case> cases;
+  weight_cases(request, cases);
+  step_cases(request, cases);
+  Sides sides(device, table);
+  for (const Case& c : cases) {
+    const CaseResult got = sides.run(c, true);
+    if (!got.missing.empty()) continue;  // said when a tensor asks for it
+    const Judgement j = judge(c, got, sides.run(c, false));
+    if (!j.trouble.empty()) {
+      return Error{Code::unsupported, "kernel '" + got.kernel + "' is broken on this machine (" + c.op + " " + c.type + " " + c.shape +
+                                          ", " + std::to_string(c.columns) + " columns: " + j.trouble + "); see `fewbit verify`"};
+    }
+  }
+  return {};
+}
+
+}  // namespace fewbit::kernel

@@ -1,0 +1,46 @@
+// Holds every operation of a table to the double-precision definition (kernel/ref): every op x type x shape, guards around outputs,
+// and, with `mutate`, seeded faults that must all be noticed.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernel/kernel.h"
+
+namespace fewbit::kernel {
+
+enum class Verdict { ok, fail, missing };
+
+struct VerifyRow {
+  std::string op, type, shape, kernel;
+  int columns = 0;
+  Verdict verdict = Verdict::missing;
+  f64 nmse = 0, max_error = 0;  // max_error: largest difference over the root mean square of the reference
+  std::string note;             // why it failed or is missing; the class of a mutation
+};
+
+struct VerifyOptions {
+  std::string op, type;  // only these, if not empty
+  std::string kernel;    // regular expression on the kernel's name
+  bool mutate = false;   // every row becomes one fault; ok = it was caught
+  bool list = false;     // rows without running them
+};
+
+struct VerifyCount {
+  std::string name;  // "" for all rows, else a class of mutation
+  int ok = 0, fail = 0, missing = 0;
+};
+
+struct VerifyReport {
+  std::vector<VerifyRow> rows;
+  std::vector<VerifyCount> counts;  // the first counts everything
+};
+
+// on_row sees each row as it is made.
+VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& options,
+                    const std::function<void(const VerifyRow&)>& on_row);
+
+// A few cases per kernel of the table in under 50 ms, for start-up.  The error names the broken kernel.
+Status self_test(Device& device, const Kernels& table);
+
+}  // namespace fewbit::kernel
