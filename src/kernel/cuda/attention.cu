@@ -1,10 +1,10 @@
 // Attention over the paged KV cache.
 //
 //   1 prepare   q, k: RMSNorm, rotation; k, v into the cache; q into scratch
-//   2 split     keys in splits of 128: scores, softmax and weighted values of one split
+//   2 split     keys in splits of 64: scores, softmax and weighted values of one split
 //   3 fold      splits in order: M = max(m, m_s); o = o exp(m - M) + o_s exp(m_s - M); l likewise; out = o / l, gated
 //
-// With more than 8 columns one block takes a column's splits one after another and folds in registers: the same operations in the same
+// Few splits: the last block to arrive folds.  With more than 8 columns one block takes a column's splits one after another and folds in registers: the same operations in the same
 // order, so a column's bits depend on its own keys alone.
 //
 // Maths   a score is summed over the head by 32 lanes, VEC neighbours each, then a tree; values are summed key after key.
@@ -18,7 +18,8 @@ namespace fewbit::kernel::cuda {
 
 namespace {
 
-constexpr int split_keys = 128, max_rows = 8, max_head_dim = 256;
+constexpr int split_keys = 64, max_rows = 8, max_head_dim = 256;
+constexpr int fused_splits = 16;  // up to here the last block folds
 constexpr int split_columns = 8;  // up to here splits run in parallel
 
 struct Args {
@@ -30,6 +31,8 @@ struct Args {
   int k_row, v_row;  // bytes of a row in the cache
   f32* q;            // scratch (cols, n_q, head_dim)
   f32* part;         // scratch (cols, n_q, splits, head_dim + 2): m, l, o
+  u32* counters;     // (cols, n_kv, row_blocks), zero between launches
+  bool fused;
 };
 
 __device__ __forceinline__ u8* cache_row(const Args& a, void* cache, int row_bytes, int seq, int position, int head) {
@@ -156,30 +159,35 @@ __device__ __forceinline__ void load_row(const u8* row, Type type, int i, f32 (&
     }
   }
 }
-__device__ __forceinline__ f32 load_one(const u8* row, Type type, int i) {
-  if (type == Type::F16) return __half2float(reinterpret_cast<const __half*>(row)[i]);
-  if (type == Type::F32) return reinterpret_cast<const f32*>(row)[i];
-  if (type == Type::Q8_0) {
-    const u8* b = row + i / 32 * 34;
-    return f32(i8(b[2 + i % 32])) * __half2float(*reinterpret_cast<const __half*>(b));
-  }
-  const u8* b = row + i / 32 * 18;
-  return f32(int(b[2 + i % 16] >> (i % 32 / 16 * 4) & 15) - 8) * __half2float(*reinterpret_cast<const __half*>(b));
+// Folds one more split into (top, mass) and o.
+__device__ __forceinline__ void fold(f32& top, f32& mass, f32& o, f32 split_top, f32 split_mass, f32 split_o) {
+  const f32 m = fmaxf(top, split_top), x = expf(top - m), y = expf(split_top - m);
+  o = __fmaf_rn(split_o, y, o * x), mass = __fmaf_rn(split_mass, y, mass * x), top = m;
 }
 
-// One (column, KV head, up to 8 of its queries); IN_ORDER: all splits one after another, else split blockIdx.x.
+__device__ __forceinline__ void write_out(const Args& a, int c, int h, int d, f32 v) {
+  const AttentionArgs& at = a.at;
+  if (at.gated) v *= sigmoid(at.q[c * at.ldq + i64(h) * at.q_stride + at.head_dim + d]);
+  at.out[(i64(c) * at.n_q + h) * at.head_dim + d] = v;
+}
+
+// One (column, KV head, up to 8 of its queries); IN_ORDER: all splits one after another, else split blockIdx.x, and with `fused` the last
+// block to arrive folds.  A warp owns 8 of a split's 64 keys: their scores, then their part of the weighted values.
 template <int VEC, bool IN_ORDER>
-__global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args a) {
+__global__ void __launch_bounds__(256, IN_ORDER ? 2 : 1) split_kernel(const __grid_constant__ Args a) {
+  constexpr int width = VEC * 32;  // dimensions that the lanes span
   __shared__ f32 score[max_rows][split_keys];
   __shared__ f32 top[max_rows], mass[max_rows];
+  __shared__ __align__(16) f32 part[8][4][width];  // values of 4 rows by each warp
+  __shared__ bool is_last;
   early_launch();
-  early_wait();
   const AttentionArgs& at = a.at;
-  const int hd = at.head_dim, lane = int(threadIdx.x % 32), warp = int(threadIdx.x / 32);
+  const int hd = at.head_dim, lane = int(threadIdx.x % 32), warp = int(threadIdx.x / 32), tid = int(threadIdx.x);
   const int c = int(blockIdx.z), kv = int(blockIdx.y) / a.row_blocks, r0 = int(blockIdx.y) % a.row_blocks * max_rows;
   const int rows = min(max_rows, a.rep - r0), h0 = kv * a.rep + r0;
   const int position = a.pos[c], seq = a.seq[c], all = position / split_keys + 1;
   const int first = IN_ORDER ? 0 : int(blockIdx.x), last = IN_ORDER ? all : first + 1;
+  early_wait();
   if (first >= all) return;
 
   f32 q[max_rows][VEC];
@@ -189,29 +197,34 @@ __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args
 #pragma unroll
     for (int k = 0; k < VEC; k++) q[r][k] = r < rows && d0 < hd ? a.q[(i64(c) * at.n_q + h0 + r) * hd + d0 + k] : 0;
 
-  // Phase 3's thread: dimension d of rows r = g, g + G, ...
-  const int wide = hd <= 32 ? 32 : hd <= 64 ? 64 : hd <= 128 ? 128 : 256;
-  const int d = int(threadIdx.x) % wide, g = int(threadIdx.x) / wide, G = 256 / wide;
-  f32 out[max_rows], out_top[max_rows], out_mass[max_rows];
+  // A thread's numbers of the result: element tid + 256 i of (rows, width).
+  constexpr int mine = max_rows * width / 256;
+  [[maybe_unused]] f32 out[mine], out_top[mine], out_mass[mine];
+  if constexpr (IN_ORDER)
 #pragma unroll
-  for (int i = 0; i < max_rows; i++) out[i] = 0, out_top[i] = -INFINITY, out_mass[i] = 0;
+    for (int i = 0; i < mine; i++) out[i] = 0, out_top[i] = -INFINITY, out_mass[i] = 0;
 
   for (int split = first; split < last; split++) {
-    const int k0 = split * split_keys, keys = min(split_keys, position + 1 - k0);
-    // Scores: a warp takes 4 keys at a time; 4 x 8 sums end in 32 lanes after one transposing reduction.
-    for (int k = warp * 4; k < split_keys; k += 32) {
+    const int k0 = split * split_keys, keys = min(split_keys, position + 1 - k0), mine0 = warp * 8;
+    const u8* k_rows = cache_row(a, at.cache.k, a.k_row, seq, k0, kv);  // a page holds whole splits
+    const u8* v_rows = cache_row(a, at.cache.v, a.v_row, seq, k0, kv);
+    // 4 keys x 8 queries at a time: 32 sums, which a transposing reduction leaves one in each lane.
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
       f32 v[32];
 #pragma unroll
       for (int kk = 0; kk < 4; kk++) {
+        const int k = mine0 + half * 4 + kk;
         f32 key[VEC];
-        const bool live = k + kk < keys && d0 < hd;
-        if (live) load_row<VEC>(cache_row(a, at.cache.k, a.k_row, seq, k0 + k + kk, kv), at.cache.k_type, d0, key);
+        const bool live = k < keys && d0 < hd;
+#pragma unroll
+        for (int i = 0; i < VEC; i++) key[i] = 0;
+        if (live) load_row<VEC>(k_rows + i64(k) * a.k_row, at.cache.k_type, d0, key);
 #pragma unroll
         for (int r = 0; r < max_rows; r++) {
           f32 s = 0;
-          if (live && r < rows)
 #pragma unroll
-            for (int i = 0; i < VEC; i++) s = __fmaf_rn(q[r][i], key[i], s);
+          for (int i = 0; i < VEC; i++) s = __fmaf_rn(q[r][i], key[i], s);
           v[kk * 8 + r] = s;
         }
       }
@@ -223,63 +236,89 @@ __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args
           const f32 keep = up ? v[i + m] : v[i], send = up ? v[i] : v[i + m];
           v[i] = keep + __shfl_xor_sync(~0u, send, m);
         }
-      const int kk = k + lane / 8, r = lane % 8;
-      score[r][kk] = kk < keys ? v[0] * at.scale : -INFINITY;
+      const int k = mine0 + half * 4 + lane / 8;
+      score[lane % 8][k] = k < keys ? v[0] * at.scale : -INFINITY;
     }
     __syncthreads();
     if (warp < rows) {
-      f32 s[4], m = -INFINITY;
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[i] = score[warp][lane + 32 * i], m = fmaxf(m, s[i]);
-      m = warp_max(m);
-      f32 l = 0;
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        s[i] = expf(s[i] - m);
-        l += s[i];
-        score[warp][lane + 32 * i] = s[i];
-      }
-      l = warp_sum(l);
+      const f32 s0 = score[warp][lane], s1 = score[warp][lane + 32];
+      const f32 m = warp_max(fmaxf(s0, s1));
+      const f32 p0 = expf(s0 - m), p1 = expf(s1 - m);
+      score[warp][lane] = p0, score[warp][lane + 32] = p1;
+      const f32 l = warp_sum(p0 + p1);
       if (lane == 0) top[warp] = m, mass[warp] = l;
     }
     __syncthreads();
-    f32 o[max_rows] = {};
-    if (d < hd) {
-#pragma unroll 8
-      for (int k = 0; k < keys; k++) {
-        const f32 v = load_one(cache_row(a, at.cache.v, a.v_row, seq, k0 + k, kv), at.cache.v_type, d);
+    f32 o[max_rows][VEC] = {};
+    if (d0 < hd) {
+#pragma unroll 4
+      for (int kk = 0; kk < 8; kk++) {
+        const int k = mine0 + kk;
+        if (k >= keys) break;
+        f32 value[VEC];
+        load_row<VEC>(v_rows + i64(k) * a.v_row, at.cache.v_type, d0, value);
 #pragma unroll
-        for (int i = 0; i < max_rows; i++) {
-          const int r = g + G * i;
-          if (r < rows) o[i] = __fmaf_rn(score[r][k], v, o[i]);
+        for (int r = 0; r < max_rows; r++) {
+          const f32 p = score[r][k];
+#pragma unroll
+          for (int i = 0; i < VEC; i++) o[r][i] = __fmaf_rn(p, value[i], o[r][i]);
         }
       }
     }
+    // The warps' parts in order.
 #pragma unroll
-    for (int i = 0; i < max_rows; i++) {
-      const int r = g + G * i;
-      if (r >= rows) continue;
-      if constexpr (IN_ORDER) {
-        const f32 m = fmaxf(out_top[i], top[r]), x = expf(out_top[i] - m), y = expf(top[r] - m);
-        out[i] = __fmaf_rn(o[i], y, out[i] * x), out_mass[i] = __fmaf_rn(mass[r], y, out_mass[i] * x), out_top[i] = m;
-      } else {
-        f32* part = a.part + ((i64(c) * at.n_q + h0 + r) * a.splits + split) * (hd + 2);
-        if (d < hd) part[2 + d] = o[i];
-        if (d == 0) part[0] = top[r], part[1] = mass[r];
+    for (int half = 0; half < 2; half++) {
+      if (half * 4 >= rows) break;
+#pragma unroll
+      for (int r = 0; r < 4; r++)
+#pragma unroll
+        for (int i = 0; i < VEC; i++) part[warp][r][d0 + i] = o[half * 4 + r][i];
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < mine / 2; i++) {
+        const int e = tid + 256 * i, r = half * 4 + e / width, d = e % width;
+        f32 v = 0;
+#pragma unroll
+        for (int w = 0; w < 8; w++) v += part[w][e / width][d];
+        if (r >= rows || d >= hd) continue;
+        if constexpr (IN_ORDER) {
+          const int at_i = half * (mine / 2) + i;
+          fold(out_top[at_i], out_mass[at_i], out[at_i], top[r], mass[r], v);
+        } else {
+          f32* to = a.part + ((i64(c) * at.n_q + h0 + r) * a.splits + split) * (hd + 2);
+          to[2 + d] = v;
+          if (d == 0) to[0] = top[r], to[1] = mass[r];
+        }
       }
+      __syncthreads();
     }
-    __syncthreads();
   }
   if constexpr (IN_ORDER) {
-    if (d < hd)
 #pragma unroll
-      for (int i = 0; i < max_rows; i++) {
-        const int r = g + G * i;
-        if (r >= rows) continue;
-        f32 v = out[i] / out_mass[i];
-        if (at.gated) v *= sigmoid(at.q[c * at.ldq + i64(h0 + r) * at.q_stride + hd + d]);
-        at.out[(i64(c) * at.n_q + h0 + r) * hd + d] = v;
-      }
+    for (int i = 0; i < mine; i++) {
+      const int e = i % (mine / 2) * 256 + tid, r = i / (mine / 2) * 4 + e / width, d = e % width;
+      if (r < rows && d < hd) write_out(a, c, h0 + r, d, out[i] / out_mass[i]);
+    }
+  } else if (a.fused) {
+    __threadfence();
+    __syncthreads();
+    if (tid == 0) {
+      u32* counter = a.counters + (i64(c) * gridDim.y + blockIdx.y);
+      is_last = atomicAdd(counter, 1u) == u32(all - 1);
+      if (is_last) *counter = 0;
+      __threadfence();
+    }
+    __syncthreads();
+    if (!is_last) return;
+    for (int e = tid; e < rows * width; e += 256) {
+      const int r = e / width, d = e % width;
+      if (d >= hd) continue;
+      const f32* from = a.part + (i64(c) * at.n_q + h0 + r) * a.splits * (hd + 2);
+      f32 o = 0, t = -INFINITY, l = 0;
+#pragma unroll 4
+      for (int s = 0; s < all; s++) fold(t, l, o, __ldcg(from + s * (hd + 2)), __ldcg(from + s * (hd + 2) + 1), __ldcg(from + s * (hd + 2) + 2 + d));
+      write_out(a, c, h0 + r, d, o / l);
+    }
   }
 }
 
@@ -294,13 +333,9 @@ __global__ void __launch_bounds__(256) fold_kernel(const __grid_constant__ Args 
   const int n = a.pos[c] / split_keys + 1;
   const f32* part = a.part + (i64(c) * at.n_q + h) * a.splits * (hd + 2);
   f32 o = 0, top = -INFINITY, mass = 0;
-  for (int s = 0; s < n; s++, part += hd + 2) {
-    const f32 m = fmaxf(top, part[0]), x = expf(top - m), y = expf(part[0] - m);
-    o = __fmaf_rn(part[2 + d], y, o * x), mass = __fmaf_rn(part[1], y, mass * x), top = m;
-  }
-  f32 v = o / mass;
-  if (at.gated) v *= sigmoid(at.q[c * at.ldq + i64(h) * at.q_stride + hd + d]);
-  at.out[(i64(c) * at.n_q + h) * hd + d] = v;
+#pragma unroll 8
+  for (int s = 0; s < n; s++) fold(top, mass, o, part[s * (hd + 2)], part[s * (hd + 2) + 1], part[s * (hd + 2) + 2 + d]);
+  write_out(a, c, h, d, o / mass);
 }
 
 template <int VEC>
@@ -315,8 +350,10 @@ void run(Ctx& ctx, Args& a) {
     launch(ctx, split_kernel<VEC, true>, s, a);
     return;
   }
+  a.fused = a.splits <= fused_splits && a.cols * at.n_kv * a.row_blocks <= counter_count;
   s.grid = dim3(unsigned(a.splits), unsigned(at.n_kv * a.row_blocks), unsigned(a.cols)), s.name = "attention.split";
   launch(ctx, split_kernel<VEC, false>, s, a);
+  if (a.fused) return;
   s.grid = dim3(unsigned(at.n_q), unsigned(a.cols)), s.name = "attention.fold";
   launch(ctx, fold_kernel, s, a);
 }
@@ -327,6 +364,8 @@ void attention(Ctx& ctx, const Batch& batch, const AttentionArgs& at) {
   FEWBIT_CHECK(at.head_dim % 16 == 0 && at.head_dim <= max_head_dim && at.n_q % at.n_kv == 0, "attention with %d heads of %d, %d KV heads", at.n_q, at.head_dim, at.n_kv);
   Args a{};
   a.at = at;
+  a.counters = counters(ctx);
+  FEWBIT_CHECK(at.cache.page_tokens % split_keys == 0, "KV pages of %d tokens", at.cache.page_tokens);
   a.pos = batch.pos, a.seq = batch.seq, a.page_table = batch.page_table, a.max_pages = batch.max_pages, a.cols = batch.cols;
   a.rep = at.n_q / at.n_kv, a.row_blocks = (a.rep + max_rows - 1) / max_rows;
   a.splits = batch.max_pos / split_keys + 1;
@@ -335,7 +374,7 @@ void attention(Ctx& ctx, const Batch& batch, const AttentionArgs& at) {
   const u64 q_bytes = u64(batch.cols) * u64(at.n_q) * u64(at.head_dim) * 4;
   a.part = reinterpret_cast<f32*>(static_cast<u8*>(ctx.scratch) + q_bytes);
   const u64 need = q_bytes + (batch.cols > split_columns ? 0 : u64(batch.cols) * u64(at.n_q) * u64(a.splits) * u64(at.head_dim + 2) * 4);
-  FEWBIT_CHECK(ctx.scratch_bytes >= need, "scratch of %llu bytes, attention needs %llu", (unsigned long long)ctx.scratch_bytes, (unsigned long long)need);
+  FEWBIT_CHECK(scratch_room(ctx) >= need, "scratch of %llu bytes, attention needs %llu", (unsigned long long)ctx.scratch_bytes, (unsigned long long)need);
   if (at.head_dim <= 64) run<2>(ctx, a);
   else if (at.head_dim <= 128) run<4>(ctx, a);
   else run<8>(ctx, a);

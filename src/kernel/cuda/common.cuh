@@ -10,6 +10,11 @@ namespace fewbit::kernel::cuda {
 
 inline fewbit::cuda::CudaDevice& device_of(Ctx& ctx) { return *static_cast<fewbit::cuda::CudaDevice*>(ctx.device); }
 
+// The end of the scratch holds counters, zero between launches (zero when allocated; whoever counts to the end resets).
+inline constexpr int counter_count = 16384;
+inline u64 scratch_room(const Ctx& ctx) { return ctx.scratch_bytes < counter_count * 4 ? 0 : (ctx.scratch_bytes - counter_count * 4) & ~u64(255); }
+inline u32* counters(const Ctx& ctx) { return reinterpret_cast<u32*>(static_cast<u8*>(ctx.scratch) + scratch_room(ctx)); }
+
 // ---- early launch (programmatic dependent launch) ---------------------------------------------------------------------------------
 // A kernel may start while its predecessor still runs.  It may then read weights, which never change, but nothing that a kernel
 // computed, before early_wait().  Every kernel calls early_wait(), also one with nothing to read: completion is then transitive.

@@ -4,7 +4,8 @@
 //          eight neighbours at 8 l.
 // Order    per lane in order of K, a warp tree, then the KS warps in order: depends on K and on the number of rows alone.
 #pragma once
-#include "kernel/cuda/matvec.cuh"
+#include "kernel/cuda/layout.h"
+#include "kernel/cuda/unit_dot.cuh"
 
 namespace fewbit::kernel::cuda {
 
@@ -67,6 +68,29 @@ __device__ __forceinline__ void row_dots(const void* row, int layout, int n, con
 #pragma unroll
   for (int c = 0; c < 8; c++)
     if (c < count) acc[c] = warp_sum(acc[c]);
+}
+
+// One row by a whole block of 256 threads, up to 8 columns from `first`; shared: 64 floats.  Ends with a barrier.
+__device__ __forceinline__ void row_product(const RowsProduct& p, int row, int first, int cols, f32* shared) {
+  const int warp = int(threadIdx.x / 32), lane = int(threadIdx.x % 32), count = min(8, cols - first);
+  const f32* x[8];
+#pragma unroll
+  for (int c = 0; c < 8; c++) x[c] = p.act + i64(first + min(c, count - 1)) * p.n;
+  f32 acc[8];
+  row_dots<8>(static_cast<const u8*>(p.w[0]) + u64(row) * u64(p.n) * (p.layout == layout_rows_f32 ? 4 : 2), p.layout, p.n, x, count, warp, acc);
+  if (lane == 0)
+#pragma unroll
+    for (int c = 0; c < 8; c++) shared[warp * 8 + c] = acc[c];
+  __syncthreads();
+  if (warp == 0 && lane < count) {
+    f32 s = 0;
+    for (int w = 0; w < 8; w++) s += shared[w * 8 + lane];
+    if (p.scale[0]) s *= p.scale[0][0];
+    if (p.bias[0]) s += p.bias[0][row];
+    f32* y = p.y + i64(first + lane) * p.ldy + row;
+    *y = p.add ? *y + s : s;
+  }
+  __syncthreads();
 }
 
 // KS = 8: a row per block; KS = 1: a row per warp.

@@ -26,7 +26,7 @@
 //   k32d  u8 sub | sign << 7 [4]; then f16 d: level = 8 (c - 1) + sign    96   (IQ1_S)
 //   k32m  u8 sub[4]; u8 min[4]; then f16 d, dmin                   192
 //
-// Rows beyond the matrix and inputs beyond cols have code 0 and scale 0.  A pair (gate, up) is laid out as one matrix whose tile has
+// The number of row tiles is even (kernels take two at a time).  Rows beyond the matrix and inputs beyond cols have code 0 and scale 0.  A pair (gate, up) is laid out as one matrix whose tile has
 // 8 rows of gate (the g rows) and the same 8 rows of up (the g + 8 rows), so that one lane ends with both.
 #pragma once
 #include "format/format.h"
@@ -103,7 +103,7 @@ struct Units {
   int unit_bytes = 0;
   Units() = default;
   Units(int layout, i64 rows, i64 cols)
-      : tiles((rows + unit_rows - 1) / unit_rows), units((cols + unit_k - 1) / unit_k), unit_bytes(layout_infos[layout].unit_bytes) {}
+      : tiles((rows + 2 * unit_rows - 1) / (2 * unit_rows) * 2), units((cols + unit_k - 1) / unit_k), unit_bytes(layout_infos[layout].unit_bytes) {}
   u64 bytes() const { return u64(tiles) * u64(units) * u64(unit_bytes); }
 };
 

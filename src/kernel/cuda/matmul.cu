@@ -1,7 +1,7 @@
 // Which kernel multiplies: matmul, glu and the experts.
 #include <algorithm>
 
-#include "kernel/cuda/float_rows.cuh"
+#include "kernel/cuda/matvec.cuh"
 #include "kernel/cuda/ops.h"
 
 namespace fewbit::kernel::cuda {
@@ -10,28 +10,23 @@ namespace {
 
 bool is_rows(const Weight& w) { return w.layout_id >= layout_rows_f32; }
 
-const MvEntry& mv_entry(int layout) {
-  static const auto table = [] {
-    std::vector<MvEntry> t;
-    for (int i = 0; i < int(std::size(layout_infos)); i++) {
-      MvEntry e = mv_entry_small(i);
-      if (!e.kernel[0]) e = mv_entry_t3(i);
-      if (!e.kernel[0]) e = mv_entry_n4(i);
-      if (!e.kernel[0]) e = mv_entry_b8(i);
-      for (int n = 0; n < 2; n++) allow_smem(e.kernel[n], e.smem[n]);
-      t.push_back(e);
-    }
-    return t;
-  }();
-  return table[size_t(layout)];
-}
-
-// Blocks of the kernel that fit on the device at once.
-int resident(Ctx& ctx, int layout, int nc) {
-  static int cache[std::size(layout_infos)][2] = {};
-  int& n = cache[layout][nc];
-  if (!n) FEWBIT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, mv_entry(layout).kernel[nc], mv_threads, mv_entry(layout).smem[nc]));
-  return std::max(1, n) * device_of(ctx).sms();
+// The kernel of a layout with the number of its blocks that fit on the device at once.
+struct Chosen {
+  MvEntry entry;
+  int resident = 0;
+};
+const Chosen& choose(Ctx& ctx, int layout, int nc, int tiles, bool experts) {
+  static Chosen table[std::size(layout_infos)][2][2][2];
+  Chosen& c = table[layout][nc - 1][tiles - 1][experts];
+  if (!c.entry.kernel) {
+    for (auto* f : {mv_entry_q1, mv_entry_b2, mv_entry_t3, mv_entry_n4, mv_entry_b8})
+      if (!c.entry.kernel) c.entry = f(layout, nc, tiles, experts);
+    allow_smem(c.entry.kernel, c.entry.smem);
+    int n = 0;
+    FEWBIT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, c.entry.kernel, mv_threads, c.entry.smem));
+    c.resident = std::max(1, n) * device_of(ctx).sms();
+  }
+  return c;
 }
 
 MvProduct mv_product(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
@@ -49,15 +44,18 @@ MvProduct mv_product(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
 }
 
 void launch_mv(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std::string& shape) {
-  const int nc = a.groups || (!a.ids && a.cols > 4) ? 1 : 0;
-  const MvEntry& e = mv_entry(layout);
+  const int nc = a.groups || (!a.ids && a.cols > 4) ? 2 : 1;
+  // Two tiles at a time where there are enough of them to go round.
+  const int wanted = a.tiles >= 4 * device_of(ctx).sms() ? 2 : 1;
+  const Chosen& c = choose(ctx, layout, nc, wanted, a.ids != nullptr);
   LaunchShape s;
-  const i64 items = i64(groups) * a.tiles;
-  s.grid = dim3(unsigned(std::min<i64>(items, resident(ctx, layout, nc))));
+  const int items = std::max(a.tiles / c.entry.tiles, a.n_rows ? device_of(ctx).sms() : 1);
+  s.grid.x = unsigned(std::min(items, c.resident));
+  s.grid.y = unsigned(a.ids ? std::clamp(c.resident / int(s.grid.x), 1, groups) : groups);
   s.block = dim3(mv_threads);
-  s.smem = e.smem[nc];
-  s.name = e.name, s.shape = shape, s.bytes = bytes;
-  launch(ctx, e.kernel[nc], s, a);
+  s.smem = c.entry.smem;
+  s.name = layout_infos[layout].name, s.shape = shape, s.bytes = bytes;
+  launch(ctx, c.entry.kernel, s, a);
 }
 
 std::string shape_of(const Ctx& ctx, i64 rows, i64 cols, int columns) {
@@ -159,7 +157,7 @@ int group_entries(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int experts)
   m.ids = ids, m.entries = entries;
   if (entries <= direct_entries) return entries;
   const int bound = entries / 8 + std::min(experts, entries);
-  FEWBIT_CHECK(16 + u64(bound) * sizeof(MvGroup) <= groups_bytes && ctx.scratch_bytes >= groups_bytes, "scratch of %llu bytes for %d expert groups",
+  FEWBIT_CHECK(16 + u64(bound) * sizeof(MvGroup) <= groups_bytes && scratch_room(ctx) >= groups_bytes, "scratch of %llu bytes for %d expert groups",
                (unsigned long long)ctx.scratch_bytes, bound);
   auto* count = static_cast<i32*>(ctx.scratch);
   auto* groups = reinterpret_cast<MvGroup*>(static_cast<u8*>(ctx.scratch) + 16);
@@ -184,18 +182,23 @@ __global__ void combine_kernel(const f32* y, const f32* weights, int k, int n, f
 }  // namespace
 
 void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
-  std::vector<bool> done(products.size(), false);
-  for (size_t i = 0; i < products.size(); i++) {
+  constexpr i64 small_rows = 1024;
+  FEWBIT_CHECK(products.size() <= 32);
+  bool done[32] = {};
+  for (size_t k = 0; k < 2 * products.size(); k++) {  // matrices of rows last: by then some have gone with the others
+    const size_t i = k % products.size();
+    const bool last_chance = k >= products.size();
     if (done[i]) continue;
     const Kernels::Product& q = products[i];
     const Weight& w = *q.w;
     check_act(w, *q.a);
     FEWBIT_CHECK(!w.extra, "'%s' is one of a pair", w.name.c_str());
     if (is_rows(w)) {
+      if (!last_chance) continue;
       launch_rows(ctx, rows_args(w, *q.a, q.y, q.ldy, q.add), (q.a->cols + 7) / 8, w.bytes);
       continue;
     }
-    // All products of one kernel with the same number of inputs and columns in one launch.
+    // All products of one kernel with the same number of inputs and columns in one launch, and small ones with f32 activations with them.
     MvArgs m{};
     m.units = int(Units(w.layout_id, w.rows, w.cols).units), m.cols = q.a->cols;
     u64 bytes = 0;
@@ -208,6 +211,14 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
       p.tile0 = m.tiles;
       m.tiles += int(Units(o.w->layout_id, o.w->rows, o.w->cols).tiles);
       m.p[m.n++] = p;
+      bytes += o.w->bytes, rows += o.w->rows;
+      done[j] = true;
+    }
+    for (size_t j = 0; j < products.size() && m.n_rows < mv_rows; j++) {
+      const Kernels::Product& o = products[j];
+      if (done[j] || !is_rows(*o.w) || o.a->cols != m.cols || o.w->rows > small_rows) continue;
+      check_act(*o.w, *o.a);
+      m.rows[m.n_rows++] = rows_args(*o.w, *o.a, o.y, o.ldy, o.add).p;
       bytes += o.w->bytes, rows += o.w->rows;
       done[j] = true;
     }
@@ -230,7 +241,7 @@ void glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind,
     return;
   }
   // Different layouts: gate into h, up into scratch.
-  FEWBIT_CHECK(ctx.scratch_bytes >= groups_bytes + u64(a.cols) * u64(up.rows) * 4, "scratch of %llu bytes for (%d, %lld)",
+  FEWBIT_CHECK(scratch_room(ctx) >= groups_bytes + u64(a.cols) * u64(up.rows) * 4, "scratch of %llu bytes for (%d, %lld)",
                (unsigned long long)ctx.scratch_bytes, a.cols, (long long)up.rows);
   f32* other = reinterpret_cast<f32*>(static_cast<u8*>(ctx.scratch) + groups_bytes);
   const Kernels::Product two[2] = {{&gate, &a, h, gate.rows, false}, {&up, &a, other, up.rows, false}};
@@ -260,9 +271,9 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
   check_act(down, a);
   const int cols = a.cols / k, n = int(down.rows);
   const u64 per_col = u64(k) * u64(n) * 4;
-  FEWBIT_CHECK(ctx.scratch_bytes >= groups_bytes + per_col, "scratch of %llu bytes for one column of '%s'", (unsigned long long)ctx.scratch_bytes, down.name.c_str());
-  const int chunk = int(std::min<u64>(u64(cols), (ctx.scratch_bytes - groups_bytes) / per_col)) / 8 * 8;
-  const int step = chunk ? chunk : int(std::min<u64>(u64(cols), (ctx.scratch_bytes - groups_bytes) / per_col));
+  FEWBIT_CHECK(scratch_room(ctx) >= groups_bytes + per_col, "scratch of %llu bytes for one column of '%s'", (unsigned long long)ctx.scratch_bytes, down.name.c_str());
+  const int chunk = int(std::min<u64>(u64(cols), (scratch_room(ctx) - groups_bytes) / per_col)) / 8 * 8;
+  const int step = chunk ? chunk : int(std::min<u64>(u64(cols), (scratch_room(ctx) - groups_bytes) / per_col));
   f32* y = reinterpret_cast<f32*>(static_cast<u8*>(ctx.scratch) + groups_bytes);
   for (int c = 0; c < cols; c += step) {
     const int now = std::min(step, cols - c), entries = now * k;

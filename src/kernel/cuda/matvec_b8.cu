@@ -2,16 +2,16 @@
 
 namespace fewbit::kernel::cuda {
 
-MvEntry mv_entry_b8(int layout) {
+MvEntry mv_entry_b8(int layout, int nc, int tiles, bool experts) {
   switch (layout) {
     case layout_b8_g32:
-      return mv_entry<Code::b8, Scale::g32>("matvec.b8.g32");
+      return mv_entry<Code::b8, Scale::g32>(nc, tiles, experts);
     case layout_b8_g32m:
-      return mv_entry<Code::b8, Scale::g32m>("matvec.b8.g32m");
+      return mv_entry<Code::b8, Scale::g32m>(nc, tiles, experts);
     case layout_b8_k16:
-      return mv_entry<Code::b8, Scale::k16>("matvec.b8.k16");
+      return mv_entry<Code::b8, Scale::k16>(nc, tiles, experts);
     case layout_b8_k32m:
-      return mv_entry<Code::b8, Scale::k32m>("matvec.b8.k32m");
+      return mv_entry<Code::b8, Scale::k32m>(nc, tiles, experts);
     default:
       return {};
   }

@@ -2,14 +2,14 @@
 
 namespace fewbit::kernel::cuda {
 
-MvEntry mv_entry_n4(int layout) {
+MvEntry mv_entry_n4(int layout, int nc, int tiles, bool experts) {
   switch (layout) {
     case layout_n4_g32:
-      return mv_entry<Code::n4, Scale::g32>("matvec.n4.g32");
+      return mv_entry<Code::n4, Scale::g32>(nc, tiles, experts);
     case layout_n4_k32:
-      return mv_entry<Code::n4, Scale::k32>("matvec.n4.k32");
+      return mv_entry<Code::n4, Scale::k32>(nc, tiles, experts);
     case layout_n4_k32m:
-      return mv_entry<Code::n4, Scale::k32m>("matvec.n4.k32m");
+      return mv_entry<Code::n4, Scale::k32m>(nc, tiles, experts);
     default:
       return {};
   }

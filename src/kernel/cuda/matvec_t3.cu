@@ -2,12 +2,12 @@
 
 namespace fewbit::kernel::cuda {
 
-MvEntry mv_entry_t3(int layout) {
+MvEntry mv_entry_t3(int layout, int nc, int tiles, bool experts) {
   switch (layout) {
     case layout_t3_k16:
-      return mv_entry<Code::t3, Scale::k16>("matvec.t3.k16");
+      return mv_entry<Code::t3, Scale::k16>(nc, tiles, experts);
     case layout_t3_k32:
-      return mv_entry<Code::t3, Scale::k32>("matvec.t3.k32");
+      return mv_entry<Code::t3, Scale::k32>(nc, tiles, experts);
     default:
       return {};
   }

@@ -75,11 +75,22 @@ __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
   const NormOut& out = a.outs[blockIdx.z];
   const int c = int(blockIdx.y), p = int(blockIdx.x * blockDim.x + threadIdx.x) * 4;
   const f32* x = a.x + c * a.ldx;
+  int src = p;
+  if (out.perm_k_heads && p < a.n) {
+    const int head = p / out.perm_width, g = head / out.perm_rep, r = head % out.perm_rep;
+    src = (r * out.perm_k_heads + g) * out.perm_width + p % out.perm_width;
+  }
+  float4 w = make_float4(1, 1, 1, 1), signs = w;  // of the model, so they may be read early
+  if (a.w && p < a.n) w = *reinterpret_cast<const float4*>(a.w + src);
+  if (out.signs && p < a.n) signs = *reinterpret_cast<const float4*>(out.signs + p);
   early_wait();
 
+  float4 v = make_float4(0, 0, 0, 0);
+  if (p < a.n) v = *reinterpret_cast<const float4*>(x + src);
   f32 factor = 1;
   if (a.w) {
     f32 s = 0;
+#pragma unroll 8
     for (int i = int(threadIdx.x) * 4; i < a.n; i += int(blockDim.x) * 4) {
       const float4 v = *reinterpret_cast<const float4*>(x + i);
       s = __fmaf_rn(v.x, v.x, s), s = __fmaf_rn(v.y, v.y, s), s = __fmaf_rn(v.z, v.z, s), s = __fmaf_rn(v.w, v.w, s);
@@ -97,23 +108,8 @@ __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
     scale8 = 127.0f / fmaxf(m, 1e-5f);
   }
 
-  float4 v = make_float4(0, 0, 0, 0);
-  if (p < a.n) {
-    int src = p;
-    if (out.perm_k_heads) {
-      const int head = p / out.perm_width, g = head / out.perm_rep, r = head % out.perm_rep;
-      src = (r * out.perm_k_heads + g) * out.perm_width + p % out.perm_width;
-    }
-    v = *reinterpret_cast<const float4*>(x + src);
-    if (a.w) {
-      const float4 w = *reinterpret_cast<const float4*>(a.w + src);
-      v = make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w);
-    }
-    if (out.signs) {
-      const float4 s = *reinterpret_cast<const float4*>(out.signs + p);
-      v = make_float4(v.x * s.x, v.y * s.y, v.z * s.z, v.w * s.w);
-    }
-  }
+  if (a.w) v = make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w);
+  if (out.signs) v = make_float4(v.x * signs.x, v.y * signs.y, v.z * signs.z, v.w * signs.w);
   if (out.block > 1) v = rotate4(v, out.block, exchange);
   if (out.layout == ActLayout::f32) {
     if (p < a.n) *reinterpret_cast<float4*>(static_cast<f32*>(out.data) + i64(c) * a.n + p) = v;

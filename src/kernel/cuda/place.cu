@@ -141,7 +141,9 @@ Status pack_tensor(Ctx& ctx, const HostTensor& a, const HostTensor* b, u8* out) 
   const i64 units = (a.cols + unit_k - 1) / unit_k;
   const i64 step = std::max<i64>(1, i64(staging_bytes / (b ? 2 : 1) / rb) / tile_rows) * tile_rows;
   FEWBIT_TRY(Buffer staging, ctx.device->allocate(std::min<u64>(u64(step), u64(a.rows)) * rb * (b ? 2 : 1)));
-  for (i64 e = 0; e < a.experts; e++)
+  const u64 expert_bytes = Units(type_layout(a.type).layout, b ? (a.rows + 7) / 8 * 16 : a.rows, a.cols).bytes();
+  for (i64 e = 0; e < a.experts; e++) {
+    u8* to_units = out + u64(e) * expert_bytes;
     for (i64 r = 0; r < a.rows; r += step) {
       const i64 now = std::min(step, a.rows - r);
       PackSource src;
@@ -154,9 +156,10 @@ Status pack_tensor(Ctx& ctx, const HostTensor& a, const HostTensor* b, u8* out) 
         src.data[1] = to + u64(now) * rb;
       }
       const i64 tiles = (now + tile_rows - 1) / tile_rows;
-      pack(ctx, a.type, src, tiles, int(units), out);
-      out += u64(tiles) * u64(units) * u64(unit_bytes);
+      pack(ctx, a.type, src, tiles, int(units), to_units);
+      to_units += u64(tiles) * u64(units) * u64(unit_bytes);
     }
+  }
   ctx.device->synchronize();
   return {};
 }

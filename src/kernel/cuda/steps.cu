@@ -150,7 +150,7 @@ void add_gated(Ctx& ctx, f32* x, const f32* y, const f32* gate, int n, int cols)
 void gather(Ctx& ctx, const f32* from, const i32* index, int count, int n, f32* to) { launch(ctx, gather_kernel, wide("gather", n, count), from, index, n, to); }
 
 void argmax(Ctx& ctx, const f32* logits, int n, int cols, i32* ids) {
-  FEWBIT_CHECK(ctx.scratch_bytes >= u64(argmax_parts) * u64(cols) * sizeof(Best), "scratch of %llu bytes for argmax", (unsigned long long)ctx.scratch_bytes);
+  FEWBIT_CHECK(scratch_room(ctx) >= u64(argmax_parts) * u64(cols) * sizeof(Best), "scratch of %llu bytes for argmax", (unsigned long long)ctx.scratch_bytes);
   Best* parts = static_cast<Best*>(ctx.scratch);
   LaunchShape s;
   s.grid = dim3(argmax_parts, unsigned(cols)), s.block = dim3(256), s.name = "argmax";

@@ -27,7 +27,7 @@ namespace {
 
 u64 scratch_bytes(int max_cols, int max_n, int n_q_heads, int head_dim, int max_context) {
   return std::max({matmul_scratch_bytes(max_cols, max_n), delta_net_scratch_bytes(max_cols, max_n),
-                   attention_scratch_bytes(max_cols, n_q_heads, head_dim, max_context), u64(max_cols) * 128 * 8}) + 256;
+                   attention_scratch_bytes(max_cols, n_q_heads, head_dim, max_context), u64(max_cols) * 128 * 8}) + counter_count * 4 + 512;
 }
 
 const Kernels& fast_table(int arch) {

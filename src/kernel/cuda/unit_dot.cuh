@@ -4,8 +4,8 @@
 //          activation's scale a;  per scale block: acc = fma(t, d, acc).  Minima likewise: m = fma(min * sum q, a, m), acc = fma(-dmin, m, acc).
 // Trick 1  2-bit and 1-bit codes are not shifted down: w & (0x03030303 << 2j) is a u8 operand 4^j too large, and the product with
 //          a * 4^-j is exact, so one logic operation makes 4 weights.  Without it: two.
-// Trick 2  the accumulator starts at 0x4b400000 (as a float 1.5 * 2^23) minus the zero point's sum(q) 4^j; read as a float and minus
-//          1.5 * 2^23 it is the sum as a float, exact below 2^22.  Without it: a subtraction and an int-to-float more per accumulator.
+// Trick 2  the accumulator starts at 0x4b400000, as a float 1.5 * 2^23; read as a float, minus that and the zero point's sum(q) 4^j, it
+//          is the sum as a float, exact below 2^22.  Without it: a subtraction and an int-to-float more per accumulator.
 #pragma once
 #include "kernel/cuda/common.cuh"
 #include "kernel/cuda/layout.h"
@@ -44,6 +44,23 @@ __device__ __forceinline__ void mma16(int (&d)[4], u32 a0, u32 a1, u32 b0, const
                  : "r"(a0), "r"(a1), "r"(b0), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
 }
 
+// Shared memory by its 32-bit address: the compiler then keeps no generic pointers.
+__device__ __forceinline__ u32 shared_u32(u32 at) {
+  u32 v;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(at));
+  return v;
+}
+__device__ __forceinline__ uint2 shared_u64(u32 at) {
+  uint2 v;
+  asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
+  return v;
+}
+__device__ __forceinline__ uint4 shared_u128(u32 at) {
+  uint4 v;
+  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
+  return v;
+}
+
 // ---- a lane's codes of a unit and the A registers of k-step j -------------------------------------------------------------------------
 
 struct Tables {
@@ -57,8 +74,8 @@ template <>
 struct Codes<Code::q1> {
   static constexpr bool is_signed = false;
   u32 w[2], up[2];
-  __device__ __forceinline__ Codes(const u8* unit, int lane) {
-    const uint2 v = *reinterpret_cast<const uint2*>(unit + lane * 8);
+  __device__ __forceinline__ Codes(u32 unit, int lane) {
+    const uint2 v = shared_u64(unit + lane * 8);
     w[0] = v.x, w[1] = v.y, up[0] = v.x << 1, up[1] = v.y << 1;
   }
   // Operands are 2^j (row g) and 2^(j + 3) (row g + 8) times 2 c.
@@ -71,7 +88,7 @@ template <>
 struct Codes<Code::b2> {
   static constexpr bool is_signed = false;
   uint4 w;
-  __device__ __forceinline__ Codes(const u8* unit, int lane) : w(*reinterpret_cast<const uint4*>(unit + lane * 16)) {}
+  __device__ __forceinline__ Codes(u32 unit, int lane) : w(shared_u128(unit + lane * 16)) {}
   __device__ __forceinline__ void a(int j, u32 (&r)[4], const Tables&) const {  // 4^j times c
     const u32 m = 0x03030303u << (2 * j);
     r[0] = w.x & m, r[1] = w.y & m, r[2] = w.z & m, r[3] = w.w & m;
@@ -81,9 +98,9 @@ template <>
 struct Codes<Code::t3> {
   static constexpr bool is_signed = true;
   u32 w[4], hi[2];
-  __device__ __forceinline__ Codes(const u8* unit, int lane) {
-    const uint4 v = *reinterpret_cast<const uint4*>(unit + lane * 16);
-    const uint2 h = *reinterpret_cast<const uint2*>(unit + 512 + lane * 8);
+  __device__ __forceinline__ Codes(u32 unit, int lane) {
+    const uint4 v = shared_u128(unit + lane * 16);
+    const uint2 h = shared_u64(unit + 512 + lane * 8);
     w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w, hi[0] = h.x, hi[1] = h.y;
   }
   __device__ __forceinline__ void a(int j, u32 (&r)[4], const Tables& t) const {
@@ -100,8 +117,8 @@ template <>
 struct Codes<Code::n4> {
   static constexpr bool is_signed = true;
   u32 w[8];
-  __device__ __forceinline__ Codes(const u8* unit, int lane) {
-    const uint4 v = *reinterpret_cast<const uint4*>(unit + lane * 16), u = *reinterpret_cast<const uint4*>(unit + 512 + lane * 16);
+  __device__ __forceinline__ Codes(u32 unit, int lane) {
+    const uint4 v = shared_u128(unit + lane * 16), u = shared_u128(unit + 512 + lane * 16);
     w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w, w[4] = u.x, w[5] = u.y, w[6] = u.z, w[7] = u.w;
   }
   __device__ __forceinline__ void a(int j, u32 (&r)[4], const Tables& t) const {
@@ -116,10 +133,10 @@ struct Codes<Code::n4> {
 template <>
 struct Codes<Code::b8> {
   static constexpr bool is_signed = true;
-  const u8* at;
-  __device__ __forceinline__ Codes(const u8* unit, int lane) : at(unit + lane * 16) {}
+  u32 at;
+  __device__ __forceinline__ Codes(u32 unit, int lane) : at(unit + lane * 16) {}
   __device__ __forceinline__ void a(int j, u32 (&r)[4], const Tables&) const {
-    const uint4 v = *reinterpret_cast<const uint4*>(at + 512 * j);
+    const uint4 v = shared_u128(at + 512 * j);
     r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
   }
 };
@@ -144,43 +161,45 @@ __device__ __forceinline__ f32 signed_byte_float(u32 w, int i) { return f32(int(
 __device__ __forceinline__ f32 unbias(int c) { return __int_as_float(c) - float_bias; }
 
 // acc[column half][row half] += the unit's product.  NC: 1 = columns 0..3 of the group only, 2 = all 8.
-// b[4]: the lane's B registers as two 16-byte loads (k-steps 0, 1 and 2, 3).  s: scales of columns t and t + 4.
+// unit: shared address.  b: the lane's B registers as two 16-byte loads (k-steps 0, 1 and 2, 3).  s: scales of columns t and t + 4.
 template <Code C, Scale S, int NC>
-__device__ __forceinline__ void unit_dot(const u8* unit, int lane, const uint4 (&b)[2], const ActScales (&s)[NC], const Tables& table, f32 factor,
-                                         bool bf16, f32 (&acc)[NC][2]) {
+__device__ __forceinline__ void unit_dot(u32 unit, int lane, const uint4 (&b)[2], const ActScales (&s)[NC], const Tables& table, bool bf16,
+                                         f32 (&acc)[NC][2]) {
   const Codes<C> codes(unit, lane);
-  const u8* scales = unit + code_bytes(C);
+  const u32 scales = unit + code_bytes(C);
   const int g = lane / 4;
   constexpr bool is_signed = Codes<C>::is_signed;
   // 4^-j and 4^j, or 2^-j and 2^j: how much larger the operands of k-step j are.
   constexpr int field = C == Code::b2 ? 2 : C == Code::q1 ? 1 : 0;
   constexpr f32 row8 = C == Code::q1 ? 0.125f : 1.0f;  // row g + 8 of q1 is 8 times larger still
+  constexpr int c[4] = {float_bias_bits, float_bias_bits, float_bias_bits, float_bias_bits};
   auto b0 = [&](int j) { return j % 2 ? b[j / 2].z : b[j / 2].x; };
   auto b1 = [&](int j) { return j % 2 ? b[j / 2].w : b[j / 2].y; };
   auto scaled = [&](f32 d, int j) { return field ? d * (1.0f / f32(1 << (field * j))) : d; };
 
-  // Sums of the k-step as floats, times 2^(field j): out[column half][row half].
+  // Sums of the k-step as floats, times 2^(field j): out[column half][row half].  With a zero point of one: minus the sum of q, which
+  // is taken off together with the bias (bias + 4^j sum, as a float, is what the integer dot product below gives).
   auto step = [&](int j, bool zero_one, f32 (&out)[NC][2]) {
     u32 a[4];
     codes.a(j, a, table);
-    int c[4] = {float_bias_bits, float_bias_bits, float_bias_bits, float_bias_bits}, d[4];
-    if (zero_one) {
-      const int z = -(1 << (field * j)), z8 = C == Code::q1 ? 8 * z : z;
-      const int zz = (z & 255) | (z & 255) << 8, zz8 = (z8 & 255) | (z8 & 255) << 8;
-      c[0] = __dp2a_lo(s[0].sum[j], zz, float_bias_bits);
-      c[2] = C == Code::q1 ? __dp2a_lo(s[0].sum[j], zz8, float_bias_bits) : c[0];
-      c[1] = NC == 2 ? __dp2a_lo(s[NC - 1].sum[j], zz, float_bias_bits) : c[0];
-      c[3] = NC == 2 ? (C == Code::q1 ? __dp2a_lo(s[NC - 1].sum[j], zz8, float_bias_bits) : c[1]) : c[2];
-    }
+    int d[4];
     mma32<is_signed>(d, a, b0(j), b1(j), c);
 #pragma unroll
-    for (int n = 0; n < NC; n++) out[n][0] = unbias(d[n]), out[n][1] = unbias(d[2 + n]);
+    for (int n = 0; n < NC; n++) {
+      if (zero_one) {
+        const int z = 1 << (field * j), z8 = C == Code::q1 ? 8 * z : z;
+        const f32 off = __int_as_float(__dp2a_lo(s[n].sum[j], z | z << 8, float_bias_bits));
+        const f32 off8 = C == Code::q1 ? __int_as_float(__dp2a_lo(s[n].sum[j], z8 | z8 << 8, float_bias_bits)) : off;
+        out[n][0] = __int_as_float(d[n]) - off, out[n][1] = __int_as_float(d[2 + n]) - off8;
+      } else {
+        out[n][0] = unbias(d[n]), out[n][1] = unbias(d[2 + n]);
+      }
+    }
   };
   // The same for the two halves of 16 inputs.
   auto half_steps = [&](int j, f32 (&lo)[NC][2], f32 (&hi)[NC][2]) {
     u32 a[4];
     codes.a(j, a, table);
-    const int c[4] = {float_bias_bits, float_bias_bits, float_bias_bits, float_bias_bits};
     int d[4], e[4];
     mma16<is_signed>(d, a[0], a[1], b0(j), c);
     mma16<is_signed>(e, a[2], a[3], b1(j), c);
@@ -195,10 +214,10 @@ __device__ __forceinline__ void unit_dot(const u8* unit, int lane, const uint4 (
     constexpr int parts = S == Scale::g64 ? 2 : 1;
     f32 d[2][parts];
     if constexpr (S == Scale::g128) {
-      const u32 v = *reinterpret_cast<const u32*>(scales + 4 * g);
+      const u32 v = shared_u32(scales + 4 * g);
       d[0][0] = half_of(v, 0), d[1][0] = half_of(v, 1);
     } else {
-      const uint2 v = *reinterpret_cast<const uint2*>(scales + 8 * g);
+      const uint2 v = shared_u64(scales + 8 * g);
       d[0][0] = half_of(v.x, 0), d[0][parts - 1] = half_of(v.x, 1), d[1][0] = half_of(v.y, 0), d[1][parts - 1] = half_of(v.y, 1);
     }
 #pragma unroll
@@ -217,17 +236,17 @@ __device__ __forceinline__ void unit_dot(const u8* unit, int lane, const uint4 (
 #pragma unroll
       for (int n = 0; n < NC; n++)
 #pragma unroll
-        for (int h = 0; h < 2; h++) acc[n][h] = __fmaf_rn(t[n][h], d[h][part] * (h ? factor * row8 : factor), acc[n][h]);
+        for (int h = 0; h < 2; h++) acc[n][h] = __fmaf_rn(t[n][h], h && row8 != 1.0f ? d[h][part] * row8 : d[h][part], acc[n][h]);
     }
   } else if constexpr (S == Scale::g32 || S == Scale::g32m) {
     uint2 dv[2], mv[2] = {};
     if constexpr (S == Scale::g32) {
-      const uint4 v = *reinterpret_cast<const uint4*>(scales + 16 * g);
+      const uint4 v = shared_u128(scales + 16 * g);
       dv[0] = make_uint2(v.x, v.y), dv[1] = make_uint2(v.z, v.w);
     } else {
 #pragma unroll
       for (int h = 0; h < 2; h++) {
-        const uint4 v = *reinterpret_cast<const uint4*>(scales + 32 * g + 16 * h);
+        const uint4 v = shared_u128(scales + 32 * g + 16 * h);
         dv[h] = make_uint2(v.x, v.y), mv[h] = make_uint2(v.z, v.w);
       }
     }
@@ -238,11 +257,11 @@ __device__ __forceinline__ void unit_dot(const u8* unit, int lane, const uint4 (
 #pragma unroll
       for (int h = 0; h < 2; h++) {
         const u32 pair = j < 2 ? dv[h].x : dv[h].y;
-        const f32 d = (bf16 ? __uint_as_float((pair >> (16 * (j % 2))) << 16) : half_of(pair, j % 2)) * factor;
+        const f32 d = bf16 ? __uint_as_float((pair >> (16 * (j % 2))) << 16) : half_of(pair, j % 2);
 #pragma unroll
         for (int n = 0; n < NC; n++) acc[n][h] = __fmaf_rn(v[n][h] * s[n].d[j], d, acc[n][h]);
         if constexpr (S == Scale::g32m) {
-          const f32 m = half_of(j < 2 ? mv[h].x : mv[h].y, j % 2) * factor;
+          const f32 m = half_of(j < 2 ? mv[h].x : mv[h].y, j % 2);
 #pragma unroll
           for (int n = 0; n < NC; n++) acc[n][h] = __fmaf_rn(f32(s[n].total(j)) * s[n].d[j], m, acc[n][h]);
         }
@@ -252,24 +271,24 @@ __device__ __forceinline__ void unit_dot(const u8* unit, int lane, const uint4 (
     constexpr bool halves = S == Scale::k16 || S == Scale::k16m;
     u32 sub[2][2], low[2] = {};
     f32 d[2], dmin[2] = {};
-    const u8* d_at = scales + (halves ? 128 : S == Scale::k32m ? 128 : 64);
+    const u32 d_at = scales + (halves ? 128 : S == Scale::k32m ? 128 : 64);
     if constexpr (halves) {
-      const uint4 v = *reinterpret_cast<const uint4*>(scales + 16 * g);
+      const uint4 v = shared_u128(scales + 16 * g);
       sub[0][0] = v.x, sub[0][1] = v.y, sub[1][0] = v.z, sub[1][1] = v.w;
     } else {
-      const uint2 v = *reinterpret_cast<const uint2*>(scales + 8 * g);
+      const uint2 v = shared_u64(scales + 8 * g);
       sub[0][0] = v.x, sub[1][0] = v.y;
       if constexpr (S == Scale::k32m) {
-        const uint2 m = *reinterpret_cast<const uint2*>(scales + 64 + 8 * g);
+        const uint2 m = shared_u64(scales + 64 + 8 * g);
         low[0] = m.x, low[1] = m.y;
       }
     }
     if constexpr (has_min(S)) {
-      const uint2 v = *reinterpret_cast<const uint2*>(d_at + 8 * g);
-      d[0] = half_of(v.x, 0) * factor, dmin[0] = half_of(v.x, 1) * factor, d[1] = half_of(v.y, 0) * factor, dmin[1] = half_of(v.y, 1) * factor;
+      const uint2 v = shared_u64(d_at + 8 * g);
+      d[0] = half_of(v.x, 0), dmin[0] = half_of(v.x, 1), d[1] = half_of(v.y, 0), dmin[1] = half_of(v.y, 1);
     } else {
-      const u32 v = *reinterpret_cast<const u32*>(d_at + 4 * g);
-      d[0] = half_of(v, 0) * factor, d[1] = half_of(v, 1) * factor;
+      const u32 v = shared_u32(d_at + 4 * g);
+      d[0] = half_of(v, 0), d[1] = half_of(v, 1);
     }
     f32 t[NC][2] = {}, m[NC][2] = {};
 #pragma unroll
