@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds fewbit and runs every test.  CI=true: absent test models, nvcc or tools are failures.
-#   ./test.sh            everything
-#   ./test.sh quick      the unit and whole-program tests only (no sanitizers, fuzzing, emulation, CUDA, format checks)
+#   ./test.sh            tests, format check, emulated instruction sets, the CUDA build
+#   ./test.sh quick      the unit and whole-program tests only
+#   ./test.sh deep       everything, then the sanitizers and a minute of fuzzing
 set -euo pipefail
 cd "$(dirname "$0")"
 . tools/packages.sh
@@ -25,14 +26,6 @@ ctest --test-dir build --output-on-failure -j "$(nproc)"
 step "format and lint"
 tools/lint.sh
 
-step "sanitizers: everything that reads files and text"
-cmake --preset debug >/dev/null
-cmake --build build-debug --target base_test format_test gguf_test text_test
-ctest --test-dir build-debug --output-on-failure -j "$(nproc)" -R '^(base|format|gguf|text)\.'
-
-step "fuzz"
-tests/fuzz.sh "${FEWBIT_FUZZ_SECONDS:-15}"  # of each target
-
 step "instruction sets under emulation"
 tests/emulate.sh
 
@@ -43,5 +36,13 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
 else
   echo "nvcc is not installed: the CUDA backend was not compiled"
   [ "${CI:-}" != true ]
+fi
+if [ "$mode" = deep ]; then
+  step "sanitizers: everything that reads files and text"
+  cmake --preset debug >/dev/null
+  cmake --build build-debug --target base_test format_test gguf_test text_test
+  ctest --test-dir build-debug --output-on-failure -j "$(nproc)" -R '^(base|format|gguf|text)\.'
+  step "fuzz"
+  tests/fuzz.sh "${FEWBIT_FUZZ_SECONDS:-15}"  # of each target
 fi
 step "all passed"

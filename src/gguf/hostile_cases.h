@@ -205,7 +205,8 @@ inline void parameters(List& l) {  // 9, 10
   l.add("merges-u32", "is of type array of u32, expected array of string", vocabulary("tokenizer.ggml.merges", 4, 1, Bytes().u32_(0)));
   l.add("scores-short", "has 2 elements for 3 tokens", vocabulary("tokenizer.ggml.scores", 6, 2, Bytes().zeros(8)));
   l.add("types-long", "has 4 elements for 3 tokens", vocabulary("tokenizer.ggml.token_type", 5, 4, Bytes().zeros(16)));
-  l.add("scores-alone", "has 1 elements, but tokenizer.ggml.tokens is missing", Maker().array_key("tokenizer.ggml.scores", 6, 1, Bytes().f32_(0)));
+  l.add("scores-alone", "has 1 elements, but tokenizer.ggml.tokens is missing",
+        Maker().array_key("tokenizer.ggml.scores", 6, 1, Bytes().f32_(0)));
   l.add("eos-string", "eos_token_id' is of type string", Maker().string_key("tokenizer.ggml.eos_token_id", "2"));
   l.add("bos-array", "bos_token_id' is of type array of u32", vocabulary("tokenizer.ggml.bos_token_id", 4, 1, Bytes().u32_(0)));
 }

@@ -62,9 +62,7 @@ TEST(Inspect, NamesTheVariant) {
     EXPECT_EQ(j["architecture"], k.architecture);
     EXPECT_EQ(j["variant"], k.variant);
     EXPECT_EQ(j["producer"], k.producer);
-    if (k.bits > 0) {
-      EXPECT_EQ(j["bits_per_weight"], k.bits);
-    }
+    if (k.bits > 0) { EXPECT_EQ(j["bits_per_weight"], k.bits); }
   }
 }
 

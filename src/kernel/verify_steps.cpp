@@ -110,7 +110,8 @@ Case act_mul_case(const char* name, i64 count, Glu kind) {
   c.run = [=](Side& side, Fault fault) {
     Noise noise{u64(count)};
     std::vector<f32> g = noise.normals(count, 4), u = noise.normals(count);
-    g[0] = 100, g[size_t(count / 2)] = -100;
+    g[0] = 100;
+    if (count > 1) g[size_t(count / 2)] = -100;  // alone its result would be a denormal, which exp flushes
     spoil_inputs(fault, u, count, 1);
     if (fault == Fault::wrong_sign) u[0] = -u[0];
     if (fault == Fault::scale_off_by_one) std::rotate(u.begin(), u.begin() + 1, u.end());

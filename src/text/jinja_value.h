@@ -206,7 +206,7 @@ struct List final : Object {
 struct Dict final : Object {
   explicit Dict(Heap& h) : Object(h, sizeof(Dict)) {}
   void clear() override { items.clear(), index_.clear(); }
-  bool watched = false;  // arguments of a tool call that came as a string: see List::watched
+  bool watched = false;                     // arguments of a tool call that came as a string: see List::watched
   Value* find(Runtime&, const Value& key);  // throws Failure for an unhashable key
   Value* find(Runtime&, std::string_view key);
   void set(Runtime&, const Value& key, Value value);

@@ -4,11 +4,11 @@
 
 namespace fewbit {
 
-#define FEWBIT_SEARCHED_FORMATS(X)                                                                                                       \
-  X(Q4_0)                                                                                                                                \
-  X(Q4_1)                                                                                                                                \
-  X(Q5_0) X(Q5_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ1_S) \
-      X(IQ1_M)
+#define FEWBIT_SEARCHED_FORMATS(X) \
+  X(Q4_0)                          \
+  X(Q4_1)                          \
+  X(Q5_0)                          \
+  X(Q5_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ1_S) X(IQ1_M)
 
 struct Searches {
 #define FEWBIT_X(F) void (*F)(const f32* x, const f32* q, i64 n, u8* out);

@@ -27,10 +27,14 @@ namespace {
 namespace fewbit::kernel::cpu::avx512 {
 TileFn float_kernel(Type type) {
   switch (type) {
-    case Type::F32: return float_tile<F32>;
-    case Type::F16: return float_tile<F16>;
-    case Type::BF16: return float_tile<BF16>;
-    default: return nullptr;
+    case Type::F32:
+      return float_tile<F32>;
+    case Type::F16:
+      return float_tile<F16>;
+    case Type::BF16:
+      return float_tile<BF16>;
+    default:
+      return nullptr;
   }
 }
 }  // namespace fewbit::kernel::cpu::avx512
