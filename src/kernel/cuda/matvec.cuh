@@ -28,7 +28,6 @@ struct MvProduct {
   int rows;             // outputs; of a pair: of each
   int tile0;            // first tile of this matrix in the launch
   bool add, pair, bf16;
-  bool wide;            // level * sub can need 12 bits
 };
 
 // Columns of one expert, made on the device.
@@ -63,21 +62,8 @@ struct MvShape {
   static constexpr size_t smem(int nc) { return ring + barriers + size_t(2) * slabs * 64 * nc * T * sizeof(f32); }
 };
 
-// Brings the activations of a slab into L1 with one round of loads: otherwise every unit of a block's first item waits for L2.
-template <int NC>
-__device__ __forceinline__ void touch_activations(const u8* act, int units, int u0, int nu, int first, int cols, int lane) {
-  const int n = min(cols - first, 4), lines = NC == 1 ? 2 * n + 1 : 10;  // of 128 bytes that a unit needs
-  const u8* block = act + act_block_at(units, first, u0);
-  for (int i = lane; i < nu * lines; i += 32) {
-    const int u = i / lines, l = i - u * lines;
-    const int at = NC == 2 ? 128 * l : l < n ? 128 * l : l < 2 * n ? 512 + 128 * (l - n) : act_d_at;
-    u32 unused;
-    asm volatile("ld.global.b32 %0, [%1];" : "=r"(unused) : "l"(block + u * act_block + at));
-  }
-}
-
 template <Code C, Scale S, int NC, int T, bool EXPERTS>
-__global__ void __launch_bounds__(mv_threads, NC * T == 1 ? 3 : 2) matvec_kernel(const __grid_constant__ MvArgs a) {
+__global__ void __launch_bounds__(mv_threads, 2) matvec_kernel(const __grid_constant__ MvArgs a) {
   using Shape = MvShape<C, S, T>;
   constexpr int depth = Shape::depth, unit_bytes = Shape::unit, stage = Shape::stage, stage_units = Shape::stage_units;
   extern __shared__ __align__(128) u8 shared[];
@@ -126,11 +112,9 @@ __global__ void __launch_bounds__(mv_threads, NC * T == 1 ? 3 : 2) matvec_kernel
   }
   if constexpr (!EXPERTS) {
     early_wait();
-    touch_activations<NC>(a.p[0].act, a.units, u0, nu, int(blockIdx.y) * 8, a.cols, lane);
-    // Rows go to the last blocks first: they have the fewest items.
     for (int r = 0, first = 0; r < a.n_rows; first += a.rows[r++].rows) {
       const int n = a.rows[r].rows;
-      for (int i = int(gridDim.x - 1 - blockIdx.x); i < first + n; i += int(gridDim.x))
+      for (int i = int(blockIdx.x); i < first + n; i += int(gridDim.x))
         if (i >= first) row_product(a.rows[r], i - first, int(blockIdx.y) * 8, a.cols, sums);
     }
   }
