@@ -230,5 +230,5 @@ Result<std::vector<TensorReport>> quantize(const File& file, const QuantizePlan&
 
 }  // namespace fewbit::gguf
 
-// tried: least squares for d of IQ2_XS blocks after encoding, in the encoder's weights | perplexity +4.9 % [one pair, error 2.8 % each] although the
-// weighted error fell 6 % | mini-moe, exact path, 31 windows | smaller d shrinks every product, layer after layer | 30 Nov
+// tried: least squares for d of IQ2_XS blocks after encoding, in the encoder's weights | perplexity +4.9 % [one pair, error 2.8 % each]
+// although the weighted error fell 6 % | mini-moe, exact path, 31 windows | smaller d shrinks every product, layer after layer | 30 Nov

@@ -64,7 +64,9 @@ VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& o
     if (on_row) on_row(row);
     report.rows.push_back(std::move(row));
   };
+  int nth = 0;
   for (const Case& c : cases) {
+    if (nth++ % options.every != 0) continue;
     if (!options.op.empty() && options.op != c.op) continue;
     if (!options.type.empty() && options.type != c.type) continue;
     VerifyRow row;

@@ -24,6 +24,7 @@ struct VerifyOptions {
   std::string kernel;    // regular expression on the kernel's name
   bool mutate = false;   // every row becomes one fault; ok = it was caught
   bool list = false;     // rows without running them
+  int every = 1;         // only each n-th case (tests)
 };
 
 struct VerifyCount {

@@ -1,5 +1,6 @@
 #include "kernel/verify_mutate.h"
 
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -56,16 +57,16 @@ bool change_one(u8* at, int n, Fn&& change) {
   return false;
 }
 
-// Weights of a block before and after: a fault counts only if it changes one.
+// How much the weights of a block change.
 template <class F>
-bool differs(const u8* a, const u8* b) {
+f64 change(const u8* a, const u8* b) {
   if constexpr (HasValue<F>) {
-    return F::value(a) != F::value(b);
+    return std::fabs(f64(F::value(a)) - f64(F::value(b)));
   } else {
     const IntegerBlock<F> x(a), y(b);
-    for (int e = 0; e < F::block; e++)
-      if (x.value(e) != y.value(e)) return true;
-    return false;
+    f64 sum = 0;
+    for (int e = 0; e < F::block; e++) sum += std::fabs(f64(x.value(e)) - f64(y.value(e)));
+    return sum;
   }
 }
 
@@ -102,6 +103,8 @@ bool change_block(Fault fault, u8* b, const u8* next) {
         b[F::high_at] ^= 8;
       else if constexpr (std::is_same_v<F, MXFP4> || std::is_same_v<F, NVFP4>)
         return change_one(codes, 16, [](u8 c) { return u8(c % 8 ? c ^ 8 : c); });
+      else if constexpr (std::is_same_v<F, I2_S>)
+        return change_one(codes, 16, [](u8 c) { return u8((c & 3) == 1 ? c : c ^ 2); });
       else if constexpr (requires { F::scale_at; })
         b[F::scale_at + 1] ^= 0x80;
       else
@@ -140,19 +143,23 @@ bool mutate(Fault fault, std::span<u8> bytes, i64 n, i64 rows) {
   if constexpr (HasValue<F>) {
     if (fault == Fault::swapped_fields && n > 1) {
       for (int i = 0; i < F::bytes; i++) std::swap(bytes[size_t(i)], bytes[size_t(F::bytes + i)]);
-      return differs<F>(bytes.data(), bytes.data() + F::bytes);
+      return change<F>(bytes.data(), bytes.data() + F::bytes) > 0;
     }
   }
-  const i64 blocks = n / F::block * rows;
-  for (i64 i = 0; i < blocks; i++) {  // the first block that the fault changes
+  // The block of the first row that the fault changes most.
+  const i64 blocks = n / F::block, all = blocks * rows;
+  i64 best = -1;
+  f64 most = 0;
+  auto spoil = [&](i64 i) { return change_block<F>(fault, bytes.data() + i * F::bytes, bytes.data() + (i + 1) % all * F::bytes); };
+  for (i64 i = 0; i < blocks; i++) {
     u8* b = bytes.data() + i * F::bytes;
-    const u8* next = bytes.data() + (i + 1) % blocks * F::bytes;
     u8 old[F::bytes];
     std::memcpy(old, b, F::bytes);
-    if (change_block<F>(fault, b, next) && differs<F>(old, b)) return true;
+    const f64 by = spoil(i) ? change<F>(old, b) : 0;
     std::memcpy(b, old, F::bytes);
+    if (by > most) most = by, best = i;
   }
-  return false;
+  return best >= 0 && spoil(best);
 }
 
 template <class F>

@@ -32,12 +32,13 @@ TEST(Verify, NoticesEveryFault) {
   OnCpu cpu;
   VerifyOptions options;
   options.mutate = true;
+  options.every = 7;  // `fewbit verify --mutate` does all
   const VerifyReport report = verify(*cpu.device, cpu.table(Path::fast), options,
                                      [](const VerifyRow& r) { EXPECT_EQ(r.verdict, Verdict::ok) << text(r) << " nmse " << r.nmse; });
   EXPECT_GE(report.counts.size(), 9u);  // eight classes and the sum
   for (const VerifyCount& c : report.counts) {
     EXPECT_EQ(c.fail, 0) << c.name;
-    EXPECT_GT(c.ok, 10) << c.name;
+    EXPECT_GT(c.ok, 5) << c.name;
   }
 }
 
