@@ -8,6 +8,13 @@
 //
 // Column c of a group stands at n = 2 c for c < 4, else 2 (c - 4) + 1: the accumulator of a lane then holds columns t and t + 4, and
 // launches of at most 4 columns need only half of it.
+//
+// With more than 32 columns an image for the wide kernel (gemm.cuh) follows, per tile of 128 columns and unit, [tile][unit]:
+//
+//   bytes     0 .. 32767   q as f16, two halves of 64 inputs: row = column (128 bytes), 16-byte chunk c at c ^ (column % 8).
+//                          Group of 16 inputs: chunk 2 g holds inputs (4t, 4t+2) at 4t, chunk 2 g + 1 inputs (4t+1, 4t+3)
+//   bytes 32768 .. 34815   f32 d[k-step][column]
+//   bytes 34816 .. 36863   sums as f16, per column 16 bytes: two per k-step
 #pragma once
 #include "format/portable.h"
 
@@ -29,5 +36,21 @@ FEWBIT_FN constexpr int act_d_of(int c, int j) { return act_d_at + 32 * c + 4 * 
 FEWBIT_FN constexpr int act_sum_of(int c, int j) { return act_d_at + 32 * c + 16 + 4 * j; }
 
 FEWBIT_FN constexpr u64 act_q8_bytes(int n, int cols) { return u64((cols + 7) / 8) * u64(act_units(n)) * act_block; }
+
+inline constexpr int act_image_d_at = 32768, act_image_sums_at = 34816, act_image_sums = 2048, act_image_block = 36864;
+FEWBIT_FN constexpr bool act_has_image(int cols) { return cols > 32; }
+FEWBIT_FN constexpr u64 act_image_at(int units, int cols) { return (act_q8_bytes(units * 128, cols) + 1023) / 1024 * 1024; }
+FEWBIT_FN constexpr u64 act_image_block_at(int units, int cols, int col, int unit) {
+  return act_image_at(units, cols) + (u64(col / 128) * u64(units) + u64(unit)) * act_image_block;
+}
+// Inputs (k, k + 2) of column c for k % 4 == 0, and (k + 1, k + 3) for k % 4 == 1: two f16 each.
+FEWBIT_FN constexpr int act_image_q_at(int c, int k) {
+  const int group = k / 16 % 4, t = k % 16 / 4, chunk = 2 * group + k % 4;
+  return k / 64 * 16384 + c % 128 * 128 + ((chunk ^ c % 8) << 4) + 4 * t;
+}
+
+FEWBIT_FN constexpr u64 act_total_bytes(int n, int cols) {
+  return act_has_image(cols) ? act_image_at(act_units(n), cols) + u64((cols + 127) / 128) * u64(act_units(n)) * act_image_block : act_q8_bytes(n, cols);
+}
 
 }  // namespace fewbit::kernel::cuda

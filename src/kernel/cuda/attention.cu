@@ -1,6 +1,6 @@
 // Attention over the paged KV cache.
 //
-//   1 prepare   q, k: RMSNorm, rotation; k, v into the cache; q into scratch
+//   1 prepare   q, k: RMSNorm, rotation; k, v into the cache; q into scratch.  With one column per sequence the splits do it themselves
 //   2 split     keys in splits of 64: scores, softmax and weighted values of one split
 //   3 fold      splits in order: M = max(m, m_s); o = o exp(m - M) + o_s exp(m_s - M); l likewise; out = o / l, gated
 //
@@ -32,7 +32,7 @@ struct Args {
   f32* q;            // scratch (cols, n_q, head_dim)
   f32* part;         // scratch (cols, n_q, splits, head_dim + 2): m, l, o
   u32* counters;     // (cols, n_kv, row_blocks), zero between launches
-  bool fused;
+  bool fused, one_each;  // one column of each sequence
 };
 
 __device__ __forceinline__ u8* cache_row(const Args& a, void* cache, int row_bytes, int seq, int position, int head) {
@@ -43,10 +43,10 @@ __device__ __forceinline__ u8* cache_row(const Args& a, void* cache, int row_byt
 
 // ---- 1 -----------------------------------------------------------------------------------------------------------------------------------
 
-// v: the head in shared memory; one warp per 32 numbers stores them in the cache's type.
+// n numbers in shared memory -> a cache row, by one warp.
 __device__ void store_row(const f32* v, int n, Type type, u8* row) {
   const int lane = int(threadIdx.x % 32);
-  for (int b = int(threadIdx.x / 32); b * 32 < n; b += int(blockDim.x / 32)) {
+  for (int b = 0; b * 32 < n; b++) {
     const int i = b * 32 + lane;
     const f32 x = i < n ? v[i] : 0;
     if (type == Type::F32) {
@@ -77,44 +77,53 @@ __device__ void store_row(const f32* v, int n, Type type, u8* row) {
   }
 }
 
-__global__ void __launch_bounds__(128) prepare_kernel(const __grid_constant__ Args a) {
-  __shared__ f32 v[max_head_dim], partial[4];
-  early_launch();
-  early_wait();
+// One head of one column by one warp: kind 0 = q, 1 = k, 2 = v.  Normed and rotated into `to` (head_dim in shared memory); `work` likewise.
+__device__ void prepare_head(const Args& a, int c, int kind, int h, f32* work, f32* to) {
   const AttentionArgs& at = a.at;
-  const int c = int(blockIdx.y), hd = at.head_dim;
-  int h = int(blockIdx.x);
-  const int kind = h < at.n_q ? 0 : h < at.n_q + at.n_kv ? 1 : 2;  // q, k, v
-  h -= kind == 0 ? 0 : kind == 1 ? at.n_q : at.n_q + at.n_kv;
+  const int hd = at.head_dim, lane = int(threadIdx.x % 32), position = a.pos[c];
   const f32* from = kind == 0 ? at.q + c * at.ldq + i64(h) * at.q_stride : (kind == 1 ? at.k + c * at.ldk : at.v + c * at.ldv) + i64(h) * hd;
   const f32* norm = kind == 0 ? at.q_norm : kind == 1 ? at.k_norm : nullptr;
   f32 s = 0;
-  for (int i = int(threadIdx.x); i < hd; i += 128) {
+  for (int i = lane; i < hd; i += 32) {
     const f32 x = from[i];
-    v[i] = x, s = __fmaf_rn(x, x, s);
+    work[i] = x, s = __fmaf_rn(x, x, s);
   }
   if (norm) {
-    const f32 factor = 1.0f / sqrtf(block_sum(s, partial) / f32(hd) + at.eps);
-    for (int i = int(threadIdx.x); i < hd; i += 128) v[i] = v[i] * factor * norm[i];
+    const f32 factor = 1.0f / sqrtf(warp_sum(s) / f32(hd) + at.eps);
+    for (int i = lane; i < hd; i += 32) work[i] = work[i] * factor * norm[i];
   }
-  __syncthreads();
-  const int position = a.pos[c];
-  if (kind < 2 && at.rope) {
-    for (int i = int(threadIdx.x); i < at.n_rot / 2; i += 128) {
-      const int u = at.neox ? i : 2 * i, w = at.neox ? i + at.n_rot / 2 : 2 * i + 1;
-      const f32 cs = at.rope[(i64(position) * (at.n_rot / 2) + i) * 2], sn = at.rope[(i64(position) * (at.n_rot / 2) + i) * 2 + 1];
-      const f32 x = v[u], y = v[w];
-      v[u] = x * cs - y * sn, v[w] = x * sn + y * cs;
+  __syncwarp();
+  const int half = at.n_rot / 2;
+  const bool rotates = kind < 2 && at.rope;
+  for (int i = lane; i < hd; i += 32) {
+    f32 v = work[i];
+    if (rotates && i < at.n_rot) {
+      const bool second = at.neox ? i >= half : i % 2;
+      const int pair = at.neox ? i % half : i / 2;
+      const f32 other = work[at.neox ? (second ? i - half : i + half) : i ^ 1];
+      const f32* cs = at.rope + (i64(position) * half + pair) * 2;
+      v = second ? other * cs[1] + v * cs[0] : v * cs[0] - other * cs[1];
     }
-    __syncthreads();
+    to[i] = v;
   }
-  if (kind == 0) {
-    for (int i = int(threadIdx.x); i < hd; i += 128) a.q[(i64(c) * at.n_q + h) * hd + i] = v[i];
-  } else if (kind == 1) {
-    store_row(v, hd, at.cache.k_type, cache_row(a, at.cache.k, a.k_row, a.seq[c], position, h));
-  } else {
-    store_row(v, hd, at.cache.v_type, cache_row(a, at.cache.v, a.v_row, a.seq[c], position, h));
-  }
+  __syncwarp();
+}
+
+__global__ void __launch_bounds__(128) prepare_kernel(const __grid_constant__ Args a) {
+  __shared__ f32 work[4][max_head_dim], head[4][max_head_dim];
+  early_launch();
+  early_wait();
+  const AttentionArgs& at = a.at;
+  const int c = int(blockIdx.y), hd = at.head_dim, warp = int(threadIdx.x / 32), lane = int(threadIdx.x % 32);
+  int h = int(blockIdx.x) * 4 + warp;
+  if (h >= at.n_q + 2 * at.n_kv) return;
+  const int kind = h < at.n_q ? 0 : h < at.n_q + at.n_kv ? 1 : 2;
+  h -= kind == 0 ? 0 : kind == 1 ? at.n_q : at.n_q + at.n_kv;
+  prepare_head(a, c, kind, h, work[warp], head[warp]);
+  if (kind == 0)
+    for (int i = lane; i < hd; i += 32) a.q[(i64(c) * at.n_q + h) * hd + i] = head[warp][i];
+  else if (kind == 1) store_row(head[warp], hd, at.cache.k_type, cache_row(a, at.cache.k, a.k_row, a.seq[c], a.pos[c], h));
+  else store_row(head[warp], hd, at.cache.v_type, cache_row(a, at.cache.v, a.v_row, a.seq[c], a.pos[c], h));
 }
 
 // ---- 2 -----------------------------------------------------------------------------------------------------------------------------------
@@ -159,6 +168,18 @@ __device__ __forceinline__ void load_row(const u8* row, Type type, int i, f32 (&
     }
   }
 }
+// 32 numbers in each of 32 lanes -> v[0] of lane l is the sum of all v[l], added in the order of a tree over lanes 16, 8, 4, 2, 1 apart.
+template <int M>
+__device__ __forceinline__ void transpose_sum(f32 (&v)[32], int lane) {
+  const bool up = lane & M;
+#pragma unroll
+  for (int i = 0; i < M; i++) {
+    const f32 keep = up ? v[i + M] : v[i], send = up ? v[i] : v[i + M];
+    v[i] = keep + __shfl_xor_sync(~0u, send, M);
+  }
+  if constexpr (M > 1) transpose_sum<M / 2>(v, lane);
+}
+
 // Folds one more split into (top, mass) and o.
 __device__ __forceinline__ void fold(f32& top, f32& mass, f32& o, f32 split_top, f32 split_mass, f32 split_o) {
   const f32 m = fmaxf(top, split_top), x = expf(top - m), y = expf(split_top - m);
@@ -173,12 +194,12 @@ __device__ __forceinline__ void write_out(const Args& a, int c, int h, int d, f3
 
 // One (column, KV head, up to 8 of its queries); IN_ORDER: all splits one after another, else split blockIdx.x, and with `fused` the last
 // block to arrive folds.  A warp owns 8 of a split's 64 keys: their scores, then their part of the weighted values.
-template <int VEC, bool IN_ORDER>
-__global__ void __launch_bounds__(256, IN_ORDER ? 2 : 1) split_kernel(const __grid_constant__ Args a) {
+template <int VEC, bool IN_ORDER, bool PREPARE>
+__global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args a) {
   constexpr int width = VEC * 32;  // dimensions that the lanes span
   __shared__ f32 score[max_rows][split_keys];
   __shared__ f32 top[max_rows], mass[max_rows];
-  __shared__ __align__(16) f32 part[8][4][width];  // values of 4 rows by each warp
+  __shared__ __align__(16) f32 part[8][4][256];  // values of 4 rows by each warp; 32 KB
   __shared__ bool is_last;
   early_launch();
   const AttentionArgs& at = a.at;
@@ -187,15 +208,47 @@ __global__ void __launch_bounds__(256, IN_ORDER ? 2 : 1) split_kernel(const __gr
   const int rows = min(max_rows, a.rep - r0), h0 = kv * a.rep + r0;
   const int position = a.pos[c], seq = a.seq[c], all = position / split_keys + 1;
   const int first = IN_ORDER ? 0 : int(blockIdx.x), last = IN_ORDER ? all : first + 1;
+#if __CUDA_ARCH__ >= 900
+  if (!IN_ORDER && first < all) {  // the split's rows come into L2 meanwhile; a hint, so nothing depends on who wrote them last
+    const u8* k_rows = cache_row(a, at.cache.k, a.k_row, seq, first * split_keys, kv);
+    const u8* v_rows = cache_row(a, at.cache.v, a.v_row, seq, first * split_keys, kv);
+    const int bytes_k = min(split_keys, position + 1 - first * split_keys) * a.k_row, bytes_v = min(split_keys, position + 1 - first * split_keys) * a.v_row;
+    for (int i = tid * 128; i < bytes_k; i += 256 * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(k_rows + i));
+    for (int i = tid * 128; i < bytes_v; i += 256 * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(v_rows + i));
+  }
+#endif
   early_wait();
   if (first >= all) return;
 
   f32 q[max_rows][VEC];
   const int d0 = lane * VEC;
+  if constexpr (PREPARE) {  // one column per sequence: no other block's key or value is needed but the one this block stores
+    f32* heads = &part[0][0][0];           // (rows, head_dim); `part` is free until the values
+    f32* work = heads + (max_rows + warp) * max_head_dim;
+    const int jobs = rows + (first == all - 1 ? 2 : 0);
+    for (int j = warp; j < jobs; j += 8) {
+      if (j < rows) {
+        prepare_head(a, c, 0, h0 + j, work, heads + j * max_head_dim);
+      } else {
+        const int kind = j - rows + 1;
+        f32* to = heads + (2 * max_rows + warp) * max_head_dim;
+        prepare_head(a, c, kind, kv, work, to);
+        if (kind == 1) store_row(to, hd, at.cache.k_type, cache_row(a, at.cache.k, a.k_row, seq, position, kv));
+        else store_row(to, hd, at.cache.v_type, cache_row(a, at.cache.v, a.v_row, seq, position, kv));
+      }
+    }
+    __syncthreads();
 #pragma unroll
-  for (int r = 0; r < max_rows; r++)
+    for (int r = 0; r < max_rows; r++)
 #pragma unroll
-    for (int k = 0; k < VEC; k++) q[r][k] = r < rows && d0 < hd ? a.q[(i64(c) * at.n_q + h0 + r) * hd + d0 + k] : 0;
+      for (int k = 0; k < VEC; k++) q[r][k] = r < rows && d0 < hd ? heads[r * max_head_dim + d0 + k] : 0;
+    __syncthreads();
+  } else {
+#pragma unroll
+    for (int r = 0; r < max_rows; r++)
+#pragma unroll
+      for (int k = 0; k < VEC; k++) q[r][k] = r < rows && d0 < hd ? a.q[(i64(c) * at.n_q + h0 + r) * hd + d0 + k] : 0;
+  }
 
   // A thread's numbers of the result: element tid + 256 i of (rows, width).
   constexpr int mine = max_rows * width / 256;
@@ -228,14 +281,7 @@ __global__ void __launch_bounds__(256, IN_ORDER ? 2 : 1) split_kernel(const __gr
           v[kk * 8 + r] = s;
         }
       }
-#pragma unroll
-      for (int m = 16; m; m /= 2)
-#pragma unroll
-        for (int i = 0; i < m; i++) {
-          const bool up = lane & m;
-          const f32 keep = up ? v[i + m] : v[i], send = up ? v[i] : v[i + m];
-          v[i] = keep + __shfl_xor_sync(~0u, send, m);
-        }
+      transpose_sum<16>(v, lane);
       const int k = mine0 + half * 4 + lane / 8;
       score[lane % 8][k] = k < keys ? v[0] * at.scale : -INFINITY;
     }
@@ -284,6 +330,10 @@ __global__ void __launch_bounds__(256, IN_ORDER ? 2 : 1) split_kernel(const __gr
         if constexpr (IN_ORDER) {
           const int at_i = half * (mine / 2) + i;
           fold(out_top[at_i], out_mass[at_i], out[at_i], top[r], mass[r], v);
+        } else if (all == 1) {
+          f32 o1 = 0, t1 = -INFINITY, l1 = 0;
+          fold(t1, l1, o1, top[r], mass[r], v);
+          write_out(a, c, h0 + r, d, o1 / l1);
         } else {
           f32* to = a.part + ((i64(c) * at.n_q + h0 + r) * a.splits + split) * (hd + 2);
           to[2 + d] = v;
@@ -299,7 +349,7 @@ __global__ void __launch_bounds__(256, IN_ORDER ? 2 : 1) split_kernel(const __gr
       const int e = i % (mine / 2) * 256 + tid, r = i / (mine / 2) * 4 + e / width, d = e % width;
       if (r < rows && d < hd) write_out(a, c, h0 + r, d, out[i] / out_mass[i]);
     }
-  } else if (a.fused) {
+  } else if (a.fused && all > 1) {
     __threadfence();
     __syncthreads();
     if (tid == 0) {
@@ -342,17 +392,20 @@ template <int VEC>
 void run(Ctx& ctx, Args& a) {
   const AttentionArgs& at = a.at;
   LaunchShape s;
-  s.grid = dim3(unsigned(at.n_q + 2 * at.n_kv), unsigned(a.cols)), s.block = dim3(128), s.name = "attention.prepare";
-  launch(ctx, prepare_kernel, s, a);
+  const bool alone = a.cols <= split_columns && a.one_each;  // decoding: the splits prepare for themselves
+  if (!alone) {
+    s.grid = dim3(unsigned(at.n_q + 2 * at.n_kv + 3) / 4, unsigned(a.cols)), s.block = dim3(128), s.name = "attention.prepare";
+    launch(ctx, prepare_kernel, s, a);
+  }
   s.block = dim3(256);
   if (a.cols > split_columns) {
     s.grid = dim3(1, unsigned(at.n_kv * a.row_blocks), unsigned(a.cols)), s.name = "attention.in_order";
-    launch(ctx, split_kernel<VEC, true>, s, a);
+    launch(ctx, split_kernel<VEC, true, false>, s, a);
     return;
   }
   a.fused = a.splits <= fused_splits && a.cols * at.n_kv * a.row_blocks <= counter_count;
   s.grid = dim3(unsigned(a.splits), unsigned(at.n_kv * a.row_blocks), unsigned(a.cols)), s.name = "attention.split";
-  launch(ctx, split_kernel<VEC, false>, s, a);
+  launch(ctx, alone ? split_kernel<VEC, false, true> : split_kernel<VEC, false, false>, s, a);
   if (a.fused) return;
   s.grid = dim3(unsigned(at.n_q), unsigned(a.cols)), s.name = "attention.fold";
   launch(ctx, fold_kernel, s, a);
@@ -364,7 +417,7 @@ void attention(Ctx& ctx, const Batch& batch, const AttentionArgs& at) {
   FEWBIT_CHECK(at.head_dim % 16 == 0 && at.head_dim <= max_head_dim && at.n_q % at.n_kv == 0, "attention with %d heads of %d, %d KV heads", at.n_q, at.head_dim, at.n_kv);
   Args a{};
   a.at = at;
-  a.counters = counters(ctx);
+  a.counters = counters(ctx), a.one_each = batch.max_seq_cols == 1;
   FEWBIT_CHECK(at.cache.page_tokens % split_keys == 0, "KV pages of %d tokens", at.cache.page_tokens);
   a.pos = batch.pos, a.seq = batch.seq, a.page_table = batch.page_table, a.max_pages = batch.max_pages, a.cols = batch.cols;
   a.rep = at.n_q / at.n_kv, a.row_blocks = (a.rep + max_rows - 1) / max_rows;

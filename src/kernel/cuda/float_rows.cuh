@@ -70,17 +70,21 @@ __device__ __forceinline__ void row_dots(const void* row, int layout, int n, con
     if (c < count) acc[c] = warp_sum(acc[c]);
 }
 
-// One row by a whole block of 256 threads, up to 8 columns from `first`; shared: 64 floats.  Ends with a barrier.
-__device__ __forceinline__ void row_product(const RowsProduct& p, int row, int first, int cols, f32* shared) {
+// One row by a whole block of 4 or 8 warps, up to 8 columns from `first`; shared: 64 floats.  Ends with a barrier.
+template <int = 0>  // a template only so that every file may have it
+__device__ __noinline__ void row_product(const RowsProduct& p, int row, int first, int cols, f32* shared) {
   const int warp = int(threadIdx.x / 32), lane = int(threadIdx.x % 32), count = min(8, cols - first);
   const f32* x[8];
 #pragma unroll
   for (int c = 0; c < 8; c++) x[c] = p.act + i64(first + min(c, count - 1)) * p.n;
-  f32 acc[8];
-  row_dots<8>(static_cast<const u8*>(p.w[0]) + u64(row) * u64(p.n) * (p.layout == layout_rows_f32 ? 4 : 2), p.layout, p.n, x, count, warp, acc);
-  if (lane == 0)
+  const u8* w = static_cast<const u8*>(p.w[0]) + u64(row) * u64(p.n) * (p.layout == layout_rows_f32 ? 4 : 2);
+  for (int share = warp; share < 8; share += int(blockDim.x / 32)) {
+    f32 acc[8];
+    row_dots<8>(w, p.layout, p.n, x, count, share, acc);
+    if (lane == 0)
 #pragma unroll
-    for (int c = 0; c < 8; c++) shared[warp * 8 + c] = acc[c];
+      for (int c = 0; c < 8; c++) shared[share * 8 + c] = acc[c];
+  }
   __syncthreads();
   if (warp == 0 && lane < count) {
     f32 s = 0;

@@ -107,10 +107,11 @@ struct Units {
   u64 bytes() const { return u64(tiles) * u64(units) * u64(unit_bytes); }
 };
 
-// Slab s of 8 of a row's units, [slab_begin, slab_begin of s + 1): the parts of K that are summed apart and then in order.  The split
-// depends on K alone; every kernel follows it, so the float order does too.
-inline constexpr int slabs = 8;
-FEWBIT_FN constexpr int slab_begin(int units, int s) { return units * s / slabs; }
+// The parts of K that are summed apart and then in order: slab s of n takes units [slab_begin(s), slab_begin(s + 1)).  Their number and
+// borders depend on K alone; every kernel follows them, so the float order does too.
+inline constexpr int max_slabs = 8;
+FEWBIT_FN constexpr int slab_count(int units) { return units <= 40 ? 4 : 8; }
+FEWBIT_FN constexpr int slab_begin(int units, int s) { return units * s / slab_count(units); }
 
 // Code of row i (0..15) and input k (0..127) of a unit.
 FEWBIT_FN u32 unit_code(Code code, const u8* unit, int i, int k) {

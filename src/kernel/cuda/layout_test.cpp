@@ -102,6 +102,7 @@ TEST(CudaLayout, CodesAreABijection) {
 TEST(CudaLayout, SlabsCoverKInOrder) {
   for (int units : {1, 2, 3, 4, 5, 7, 8, 16, 40, 48, 136}) {
     EXPECT_EQ(slab_begin(units, 0), 0);
+    const int slabs = slab_count(units);
     EXPECT_EQ(slab_begin(units, slabs), units);
     for (int s = 0; s < slabs; s++) EXPECT_LE(slab_begin(units, s), slab_begin(units, s + 1));
   }

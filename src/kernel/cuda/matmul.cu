@@ -1,10 +1,14 @@
 // Which kernel multiplies: matmul, glu and the experts.
 #include <algorithm>
+#include <cstdlib>
 
+#include "kernel/cuda/gemm.cuh"
 #include "kernel/cuda/matvec.cuh"
 #include "kernel/cuda/ops.h"
 
 namespace fewbit::kernel::cuda {
+
+int wide_choice = std::getenv("FEWBIT_CUDA_WIDE") ? std::atoi(std::getenv("FEWBIT_CUDA_WIDE")) : 0;
 
 namespace {
 
@@ -15,15 +19,15 @@ struct Chosen {
   MvEntry entry;
   int resident = 0;
 };
-const Chosen& choose(Ctx& ctx, int layout, int nc, int tiles, bool experts) {
-  static Chosen table[std::size(layout_infos)][2][2][2];
-  Chosen& c = table[layout][nc - 1][tiles - 1][experts];
+const Chosen& choose(Ctx& ctx, int layout, int nc, int tiles, bool experts, int warps) {
+  static Chosen table[std::size(layout_infos)][2][2][2][2];
+  Chosen& c = table[layout][nc - 1][tiles - 1][experts][warps / 8];
   if (!c.entry.kernel) {
     for (auto* f : {mv_entry_q1, mv_entry_b2, mv_entry_t3, mv_entry_n4, mv_entry_b8})
       if (!c.entry.kernel) c.entry = f(layout, nc, tiles, experts);
-    allow_smem(c.entry.kernel, c.entry.smem);
+    allow_smem(c.entry.kernel, c.entry.smem[1]);
     int n = 0;
-    FEWBIT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, c.entry.kernel, mv_threads, c.entry.smem));
+    FEWBIT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, c.entry.kernel, 32 * warps, c.entry.smem[warps / 8]));
     c.resident = std::max(1, n) * device_of(ctx).sms();
   }
   return c;
@@ -39,23 +43,63 @@ MvProduct mv_product(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
   p.y = y, p.ldy = ldy;
   p.scale[0] = w.scale, p.bias[0] = w.bias;
   p.table = {{u32(t.table[0]), u32(t.table[0] >> 32), u32(t.table[1]), u32(t.table[1] >> 32)}};
-  p.factor = t.factor, p.rows = int(w.rows), p.add = add, p.bf16 = t.bf16;
+  p.factor = t.factor, p.rows = int(w.rows), p.add = add, p.bf16 = t.bf16, p.wide = w.type == Type::IQ4_XS;
   return p;
 }
 
 void launch_mv(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std::string& shape) {
   const int nc = a.groups || (!a.ids && a.cols > 4) ? 2 : 1;
-  // Two tiles at a time where there are enough of them to go round.
-  const int wanted = a.tiles >= 4 * device_of(ctx).sms() ? 2 : 1;
-  const Chosen& c = choose(ctx, layout, nc, wanted, a.ids != nullptr);
+  // Two tiles at a time save loads of activations; where there are enough of them to go round.
+  static const int tiles_env = std::getenv("FEWBIT_MV_TILES") ? std::atoi(std::getenv("FEWBIT_MV_TILES")) : 0;
+  static const int blocks_env = std::getenv("FEWBIT_MV_BLOCKS") ? std::atoi(std::getenv("FEWBIT_MV_BLOCKS")) : 0;
+  const int wanted = tiles_env ? tiles_env : a.tiles >= 2 * device_of(ctx).sms() ? 2 : 1;
+  const int warps = slab_count(a.units);
+  const Chosen& c = choose(ctx, layout, nc, wanted, a.ids != nullptr, warps);
   LaunchShape s;
   const int items = std::max(a.tiles / c.entry.tiles, a.n_rows ? device_of(ctx).sms() : 1);
-  s.grid.x = unsigned(std::min(items, c.resident));
+  s.grid.x = unsigned(std::min(items, blocks_env ? std::min(c.resident, blocks_env * device_of(ctx).sms()) : c.resident));
   s.grid.y = unsigned(a.ids ? std::clamp(c.resident / int(s.grid.x), 1, groups) : groups);
-  s.block = dim3(mv_threads);
-  s.smem = c.entry.smem;
+  s.block = dim3(unsigned(32 * warps));
+  s.smem = c.entry.smem[warps / 8];
   s.name = layout_infos[layout].name, s.shape = shape, s.bytes = bytes;
   launch(ctx, c.entry.kernel, s, a);
+}
+
+const GemmEntry& gemm_entry(int layout) {
+  static GemmEntry table[std::size(layout_infos)];
+  static bool known[std::size(layout_infos)] = {};
+  GemmEntry& e = table[layout];
+  if (!known[layout]) {
+    for (auto* f : {gemm_entry_2, gemm_entry_4, gemm_entry_8})
+      if (!e.kernel) e = f(layout);
+    if (e.kernel) allow_smem(e.kernel, e.smem);
+    known[layout] = true;
+  }
+  return e;
+}
+
+// The wide kernel where it is there and faster than the mat-vec by eights (times in us, fitted on an H200).  Both give the same bits.
+bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, u64 bytes, const std::string& shape) {
+  if (!act_has_image(m.cols) || device_of(ctx).arch() != 90) return false;
+  const GemmEntry& e = gemm_entry(layout);
+  if (!e.kernel || wide_choice < 0) return false;
+  GemmArgs a{};
+  a.n = m.n, a.units = m.units, a.cols = m.cols, a.kind = m.kind;
+  int blocks = 0;
+  for (int i = 0; i < m.n; i++) {
+    a.p[i] = m.p[i];
+    a.p[i].tile0 = blocks;
+    if (m.p[i].wide) return false;
+    a.tiles[i] = (i + 1 < m.n ? m.p[i + 1].tile0 : m.tiles) - m.p[i].tile0;
+    blocks += (a.tiles[i] + 7) / 8;
+  }
+  const int across = (m.cols + 127) / 128, waves = (blocks * across + device_of(ctx).sms() - 1) / device_of(ctx).sms();
+  if (wide_choice == 0 && waves * m.units * 1.1 > (m.cols + 7) / 8 * (3 + 2.1e-4 * m.tiles * m.units)) return false;
+  LaunchShape s;
+  s.grid = dim3(unsigned(across), unsigned(blocks)), s.block = dim3(gemm_threads), s.smem = e.smem;
+  s.name = "gemm", s.shape = shape, s.bytes = bytes;
+  launch(ctx, e.kernel, s, a);
+  return true;
 }
 
 std::string shape_of(const Ctx& ctx, i64 rows, i64 cols, int columns) {
@@ -214,7 +258,7 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
       bytes += o.w->bytes, rows += o.w->rows;
       done[j] = true;
     }
-    for (size_t j = 0; j < products.size() && m.n_rows < mv_rows; j++) {
+    for (size_t j = 0; j < products.size() && m.n_rows < mv_rows && m.cols <= 32; j++) {
       const Kernels::Product& o = products[j];
       if (done[j] || !is_rows(*o.w) || o.a->cols != m.cols || o.w->rows > small_rows) continue;
       check_act(*o.w, *o.a);
@@ -222,7 +266,9 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
       bytes += o.w->bytes, rows += o.w->rows;
       done[j] = true;
     }
-    launch_mv(ctx, m, w.layout_id, (m.cols + 7) / 8, bytes, shape_of(ctx, rows, w.cols, m.cols));
+    const std::string shape = shape_of(ctx, rows, w.cols, m.cols);
+    if (m.n_rows == 0 && launch_gemm(ctx, m, w.layout_id, bytes, shape)) continue;
+    launch_mv(ctx, m, w.layout_id, (m.cols + 7) / 8, bytes, shape);
   }
 }
 
@@ -237,7 +283,8 @@ void glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind,
   }
   if (interleaved(gate, up)) {
     MvArgs m = pair_args(gate, up, a, kind, h);
-    launch_mv(ctx, m, gate.layout_id, (a.cols + 7) / 8, gate.bytes + up.bytes, shape_of(ctx, 2 * gate.rows, gate.cols, a.cols));
+    const std::string shape = shape_of(ctx, 2 * gate.rows, gate.cols, a.cols);
+    if (!launch_gemm(ctx, m, gate.layout_id, gate.bytes + up.bytes, shape)) launch_mv(ctx, m, gate.layout_id, (a.cols + 7) / 8, gate.bytes + up.bytes, shape);
     return;
   }
   // Different layouts: gate into h, up into scratch.

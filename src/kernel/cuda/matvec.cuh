@@ -1,9 +1,11 @@
 // y = W a for up to 8 columns at a time: decode, small batches, experts.
 //
 // Shapes   W: row tiles of units (layout.h)     a: q8_32 in B-register order (act_layout.h)     y: (columns, ldy) f32
-// Work     an item is T row tiles for one group of up to 8 columns.  A block of 8 warps takes item after item; warp s sums slab s of K,
+// Work     an item is T row tiles for one group of up to 8 columns.  A block of 4 or 8 warps takes item after item; warp s sums slab s of K,
 //          so that weights stream through the block: every warp keeps a ring of units arriving by cp.async, across item boundaries.
 //          T = 2 shares the activation registers between two tiles; T = 1 spreads matrices of few rows over more blocks.
+// Sums     a warp leaves its slab's part of an item in shared memory and goes on; the parts are added while the next item is multiplied, so
+//          no warp waits for another.
 // Order    per slab in order of K; slabs in order.  Depends on K alone: the same column gives the same bits in any launch.
 // Early    the rings fill before the predecessor has finished (weights never change); activations are read after early_wait().
 #pragma once
@@ -28,6 +30,7 @@ struct MvProduct {
   int rows;             // outputs; of a pair: of each
   int tile0;            // first tile of this matrix in the launch
   bool add, pair, bf16;
+  bool wide;            // level * sub can need 12 bits
 };
 
 // Columns of one expert, made on the device.
@@ -50,26 +53,43 @@ struct MvArgs {
   const i32* n_groups;
 };
 
-inline constexpr int mv_threads = 256;
-
 template <Code C, Scale S, int T>
 struct MvShape {
   static constexpr int unit = code_bytes(C) + scale_bytes(S);
-  static constexpr int stage_units = T * unit > 3600 ? 1 : 3600 / (T * unit);  // of each of the T tiles, at most
+  static constexpr int stage_units = T * unit > 4400 ? 1 : 4400 / (T * unit);  // of each of the T tiles, at most
   static constexpr int stage = T * unit * stage_units;
   static constexpr int depth = stage < 2600 ? 3 : 2;
-  static constexpr size_t ring = size_t(8) * depth * stage, barriers = 8 * depth * 8;
-  static constexpr size_t smem(int nc) { return ring + barriers + size_t(2) * slabs * 64 * nc * T * sizeof(f32); }
+  // Per warp: its ring, the ring's barriers, two buffers of sums.  Per block: one barrier more.
+  FEWBIT_FN static constexpr u32 ring_at(int warp) { return u32(warp) * depth * stage; }
+  static constexpr size_t smem(int nc, int warps) { return ring_at(warps) + size_t(warps) * (depth * 8 + 2 * 64 * nc * T * sizeof(f32)) + 16; }
 };
 
+// Brings the activations of a slab into L1 with one round of loads: otherwise every unit of a block's first item waits for L2.
+template <int NC>
+__device__ __forceinline__ void touch_activations(const u8* act, int units, int u0, int nu, int first, int cols, int lane) {
+  const int n = min(cols - first, 4), lines = NC == 1 ? 2 * n + 1 : 10;  // of 128 bytes that a unit needs
+  const u8* block = act + act_block_at(units, first, u0);
+  for (int i = lane; i < nu * lines; i += 32) {
+    const int u = i / lines, l = i - u * lines;
+    const int at = NC == 2 ? 128 * l : l < n ? 128 * l : l < 2 * n ? 512 + 128 * (l - n) : act_d_at;
+    u32 unused;
+    asm volatile("ld.global.b32 %0, [%1];" : "=r"(unused) : "l"(block + u * act_block + at));
+  }
+}
+
 template <Code C, Scale S, int NC, int T, bool EXPERTS>
-__global__ void __launch_bounds__(mv_threads, 2) matvec_kernel(const __grid_constant__ MvArgs a) {
+__global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ MvArgs a) {
   using Shape = MvShape<C, S, T>;
   constexpr int depth = Shape::depth, unit_bytes = Shape::unit, stage = Shape::stage, stage_units = Shape::stage_units;
   extern __shared__ __align__(128) u8 shared[];
   const int lane = int(threadIdx.x % 32), warp = int(threadIdx.x / 32), t = lane % 4;
-  Ring<stage, depth> ring(shared + warp * depth * stage, shared + Shape::ring + warp * depth * 8, lane);
-  f32* sums = reinterpret_cast<f32*>(shared + Shape::ring + Shape::barriers);
+  const int warps = int(blockDim.x / 32);  // = slabs
+  u8* barriers = shared + Shape::ring_at(warps);
+  Ring<stage, depth> ring(shared + Shape::ring_at(warp), barriers + warp * depth * 8, lane);
+  f32* sums = reinterpret_cast<f32*>(barriers + warps * depth * 8 + 16);
+  const u32 done = u32(__cvta_generic_to_shared(barriers + warps * depth * 8));  // all warps have left their part of an item
+  if (threadIdx.x == 0) barrier_init(done, u32(warps));
+  __syncthreads();
 
   early_launch();
   if constexpr (EXPERTS) early_wait();  // which weights is computed by the predecessor
@@ -112,37 +132,79 @@ __global__ void __launch_bounds__(mv_threads, 2) matvec_kernel(const __grid_cons
   }
   if constexpr (!EXPERTS) {
     early_wait();
+    touch_activations<NC>(a.p[0].act, a.units, u0, nu, int(blockIdx.y) * 8, a.cols, lane);
+    // Rows go to the last blocks first: they have the fewest items.
     for (int r = 0, first = 0; r < a.n_rows; first += a.rows[r++].rows) {
       const int n = a.rows[r].rows;
-      for (int i = int(blockIdx.x); i < first + n; i += int(gridDim.x))
+      for (int i = int(gridDim.x - 1 - blockIdx.x); i < first + n; i += int(gridDim.x))
         if (i >= first) row_product(a.rows[r], i - first, int(blockIdx.y) * 8, a.cols, sums);
     }
   }
 
-  int parity = 0;
-  for (int g = int(blockIdx.y); g < groups; g += int(gridDim.y)) {
+  // Adds the slabs' parts of an item in order and writes its outputs.  One warp per (tile, column half, row half); a pair's halves go together.
+  auto add_up = [&](int tile, int g, int parity) {
     const MvGroup* group = EXPERTS && a.groups ? a.groups + g : nullptr;
     const int first = g * 8, n_cols = group ? group->n : EXPERTS ? 1 : min(8, a.cols - first);
-    auto column = [&](int i) {  // activation column of column i of the group
-      i = min(i, n_cols - 1);
-      return group ? group->entry[i] / a.act_div : EXPERTS ? g / a.act_div : first + i;
-    };
-    const int mine = column(act_column_of_n(NC == 1 ? lane / 8 * 2 : lane / 4));
-    const u32 bq0 = u32(act_block_at(a.units, mine, u0)) + u32(4 * act_n_of_column(mine % 8) + t) * 16;
-    u32 bs0[NC];
+    const MvProduct& p = a.p[product(tile)];
+    const f32* buffer = sums + parity * warps * 64 * NC * T;
+#pragma unroll 1
+    for (int set = warp; set < T * NC * 2; set += warps) {
+      const int h = set % 2, n = set / 2 % NC, i = set / 2 / NC;
+      if (p.pair && h) continue;
+      const int col_i = t + 4 * n, row = (tile + i - p.tile0) * (p.pair ? 8 : 16) + lane / 4 + 8 * h;
+      if (col_i >= n_cols || row >= p.rows) continue;
+      const int col = group ? group->entry[col_i] : EXPERTS ? g : first + col_i;
+      f32* y = p.y + i64(col) * p.ldy + row;
+      const f32 before = p.add ? *y : 0;
+      f32 v[2] = {0, 0};
+#pragma unroll 1
+      for (int half = 0; half < (p.pair ? 2 : 1); half++) {
+        const f32* from = buffer + ((i * NC + n) * 2 + (p.pair ? half : h)) * 32 + lane;
+        f32 s = 0;
+#pragma unroll 1
+        for (int w = 0; w < warps; w += 4, from += 4 * 64 * NC * T)
 #pragma unroll
-    for (int n = 0; n < NC; n++) {
-      const int c = column(t + 4 * n);
-      bs0[n] = u32(act_block_at(a.units, c, u0)) + u32(act_d_of(c % 8, 0));
+          for (int k = 0; k < 4; k++) s += from[k * 64 * NC * T];
+        s *= p.factor;
+        if (p.scale[half]) s *= p.scale[half][expert(g)];
+        if (p.bias[half]) s += p.bias[half][row];
+        v[1] = s;
+        if (half == 0) v[0] = s;
+      }
+      const f32 r = p.pair ? glu_of(v[0], v[1], a.kind) : v[0];
+      *y = p.add ? before + r : r;
     }
+  };
 
-    for (int tile = int(blockIdx.x) * T; tile < a.tiles; tile += int(gridDim.x) * T, parity ^= 1) {
+  int group_at = int(blockIdx.y), tile = int(blockIdx.x) * T, last_tile = 0, last_group = 0, number = 0;
+  if (tile >= a.tiles) group_at = groups;
+  u32 bq0 = 0, bs0[NC] = {};
+  int columns_of = -1;  // the group that bq0 and bs0 belong to
+  for (;;) {
+    const bool more = group_at < groups;
+    f32 acc[T][NC][2] = {};
+    if (more) {
+      if (columns_of != group_at) {
+        columns_of = group_at;
+        const MvGroup* group = EXPERTS && a.groups ? a.groups + group_at : nullptr;
+        const int first = group_at * 8, n_cols = group ? group->n : EXPERTS ? 1 : min(8, a.cols - first);
+        auto column = [&](int i) {  // activation column of column i of the group
+          i = min(i, n_cols - 1);
+          return group ? group->entry[i] / a.act_div : EXPERTS ? group_at / a.act_div : first + i;
+        };
+        const int mine = column(act_column_of_n(NC == 1 ? lane / 8 * 2 : lane / 4));
+        bq0 = u32(act_block_at(a.units, mine, u0)) + u32(4 * act_n_of_column(mine % 8) + t) * 16;
+#pragma unroll
+        for (int n = 0; n < NC; n++) {
+          const int c = column(t + 4 * n);
+          bs0[n] = u32(act_block_at(a.units, c, u0)) + u32(act_d_of(c % 8, 0));
+        }
+      }
       const MvProduct& p = a.p[product(tile)];
       const u8* bq = p.act + bq0;
       const u8* bs[NC];
 #pragma unroll
       for (int n = 0; n < NC; n++) bs[n] = p.act + bs0[n];
-      f32 acc[T][NC][2] = {};
       for (int left = nu; left > 0;) {
         const int n_units = min(left, stage_units);
         ring.wait();
@@ -163,58 +225,44 @@ __global__ void __launch_bounds__(mv_threads, 2) matvec_kernel(const __grid_cons
         ask(ring.slot);
         ring.next();
       }
-
-      // Slabs in order.  Two buffers by turns, so that one barrier per item is enough.
-      f32* buffer = sums + parity * slabs * 64 * NC * T;
-#pragma unroll
-      for (int i = 0; i < T; i++)
-#pragma unroll
-        for (int n = 0; n < NC; n++)
-#pragma unroll
-          for (int h = 0; h < 2; h++) buffer[(((warp * T + i) * NC + n) * 2 + h) * 32 + lane] = acc[i][n][h];
-      __syncthreads();
-      // One warp per (tile, column half, row half); a pair's halves belong together.
-      constexpr int sets = T * NC * 2;
-      for (int set = warp; set < sets; set += 8) {
-        const int h = set % 2, n = set / 2 % NC, i = set / 2 / NC;
-        if (p.pair && h) continue;
-        const int col_i = t + 4 * n, row = (tile + i - p.tile0) * (p.pair ? 8 : 16) + lane / 4 + 8 * h;
-        if (col_i >= n_cols || row >= p.rows) continue;
-        auto total = [&](int half) {
-          f32 v = 0;
-#pragma unroll
-          for (int w = 0; w < slabs; w++) v += buffer[(((w * T + i) * NC + n) * 2 + half) * 32 + lane];
-          return v * p.factor;
-        };
-        auto finish = [&](f32 v, int which) {
-          if (p.scale[which]) v *= p.scale[which][expert(g)];
-          if (p.bias[which]) v += p.bias[which][row];
-          return v;
-        };
-        const int col = group ? group->entry[col_i] : EXPERTS ? g : first + col_i;
-        f32* y = p.y + i64(col) * p.ldy + row;
-        const f32 before = p.add ? *y : 0;
-        f32 v = finish(total(h), 0);
-        if (p.pair) v = glu_of(v, finish(total(1), 1), a.kind);
-        *y = p.add ? before + v : v;
-      }
     }
+    if (number > 0) {
+      barrier_wait(done, u32(number - 1) & 1);
+      add_up(last_tile, last_group, (number - 1) & 1);
+    }
+    if (!more) break;
+    f32* buffer = sums + (number & 1) * warps * 64 * NC * T;
+#pragma unroll
+    for (int i = 0; i < T; i++)
+#pragma unroll
+      for (int n = 0; n < NC; n++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) buffer[(((warp * T + i) * NC + n) * 2 + h) * 32 + lane] = acc[i][n][h];
+    __syncwarp();
+    if (lane == 0) barrier_arrive(done);
+    number++, last_tile = tile, last_group = group_at;
+    tile += int(gridDim.x) * T;
+    if (tile >= a.tiles) tile = int(blockIdx.x) * T, group_at += int(gridDim.y);
   }
 }
 
 using MvKernel = void (*)(MvArgs);
 struct MvEntry {
   MvKernel kernel = nullptr;
-  size_t smem = 0;
-  int tiles = 1;  // per item
+  size_t smem[2] = {};  // with 4 and with 8 warps
+  int tiles = 1;        // per item
 };
+template <Code C, Scale S, int NC, int T, bool EXPERTS>
+inline MvEntry mv_instance() {
+  return {matvec_kernel<C, S, NC, T, EXPERTS>, {MvShape<C, S, T>::smem(NC, 4), MvShape<C, S, T>::smem(NC, 8)}, T};
+}
 // The kernel of a layout for up to 4 * nc columns; tiles: 1 or 2 per item (8-bit codes: always 1).
 template <Code C, Scale S>
 inline MvEntry mv_entry(int nc, int tiles, bool experts) {
-  if (experts) return nc == 1 ? MvEntry{matvec_kernel<C, S, 1, 1, true>, MvShape<C, S, 1>::smem(1), 1} : MvEntry{matvec_kernel<C, S, 2, 1, true>, MvShape<C, S, 1>::smem(2), 1};
+  if (experts) return nc == 1 ? mv_instance<C, S, 1, 1, true>() : mv_instance<C, S, 2, 1, true>();
   if constexpr (C != Code::b8)
-    if (tiles == 2) return nc == 1 ? MvEntry{matvec_kernel<C, S, 1, 2, false>, MvShape<C, S, 2>::smem(1), 2} : MvEntry{matvec_kernel<C, S, 2, 2, false>, MvShape<C, S, 2>::smem(2), 2};
-  return nc == 1 ? MvEntry{matvec_kernel<C, S, 1, 1, false>, MvShape<C, S, 1>::smem(1), 1} : MvEntry{matvec_kernel<C, S, 2, 1, false>, MvShape<C, S, 1>::smem(2), 1};
+    if (tiles == 2) return nc == 1 ? mv_instance<C, S, 1, 2, false>() : mv_instance<C, S, 2, 2, false>();
+  return nc == 1 ? mv_instance<C, S, 1, 1, false>() : mv_instance<C, S, 2, 1, false>();
 }
 // One function per file of instances; no kernel for layouts of other files.
 MvEntry mv_entry_q1(int layout, int nc, int tiles, bool experts);

@@ -32,7 +32,7 @@ struct NormArgs {
 __device__ __forceinline__ u32 magnitude(f32 v) { return __float_as_uint(v) & 0x7fffffffu; }
 
 // 4 neighbours at p of column c -> q8_32: 8 threads share a group of 32.
-__device__ __forceinline__ void store_q8(u8* act, int units, int c, int p, float4 v, bool write, bool fixed, f32 fixed_s) {
+__device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, int p, float4 v, bool write, bool fixed, f32 fixed_s) {
   u32 m = max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
 #pragma unroll
   for (int s = 1; s < 8; s *= 2) m = max(m, __shfl_xor_sync(~0u, m, s));
@@ -65,6 +65,14 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int c, int p, float
   if (k % 32 == 0) {
     *reinterpret_cast<f32*>(block + act_d_of(c % 8, j)) = d;
     *reinterpret_cast<u32*>(block + act_sum_of(c % 8, j)) = u32(sum & 0xffff) | u32(other) << 16;
+  }
+  if (!act_has_image(cols)) return;
+  u8* image = act + act_image_block_at(units, cols, c, p / 128);
+  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k)) = __floats2half2_rn(f32(q[0]), f32(q[2]));
+  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k + 1)) = __floats2half2_rn(f32(q[1]), f32(q[3]));
+  if (k % 32 == 0) {
+    *reinterpret_cast<f32*>(image + act_image_d_at + (j * 128 + c % 128) * 4) = d;
+    *reinterpret_cast<__half2*>(image + act_image_sums_at + c % 128 * 16 + 4 * j) = __floats2half2_rn(f32(sum), f32(other));
   }
 }
 
@@ -114,7 +122,7 @@ __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
   if (out.layout == ActLayout::f32) {
     if (p < a.n) *reinterpret_cast<float4*>(static_cast<f32*>(out.data) + i64(c) * a.n + p) = v;
   } else {
-    store_q8(static_cast<u8*>(out.data), act_units(a.n), c, p, v, p < act_units(a.n) * 128, out.layout == ActLayout::token8, scale8);
+    store_q8(static_cast<u8*>(out.data), act_units(a.n), a.cols, c, p, v, p < act_units(a.n) * 128, out.layout == ActLayout::token8, scale8);
   }
 }
 
@@ -168,7 +176,7 @@ ActLayout act_layout(Type type) {
 }
 
 u64 act_bytes(ActLayout layout, int n, int cols) {
-  return layout == ActLayout::f32 ? u64(n) * u64(cols) * sizeof(f32) : act_q8_bytes(n, cols);
+  return layout == ActLayout::f32 ? u64(n) * u64(cols) * sizeof(f32) : act_total_bytes(n, cols);
 }
 
 }  // namespace fewbit::kernel::cuda

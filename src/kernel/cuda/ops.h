@@ -20,6 +20,8 @@ void glu(Ctx&, const Weight& gate, const Weight& up, const Act& a, Glu kind, f32
 void moe_glu(Ctx&, const Weight& gate, const Weight& up, const Act& a, const i32* ids, int k, Glu kind, f32* h);
 void moe_down(Ctx&, const Weight& down, const Act& a, const i32* ids, const f32* weights, int k, f32* x);
 u64 matmul_scratch_bytes(int max_cols, int max_n);
+// Which kernel multiplies more than 32 columns: 0 the faster one, 1 the wide one wherever it is there, -1 the mat-vec (same bits).
+extern int wide_choice;
 // attention.cu
 void attention(Ctx&, const Batch&, const AttentionArgs&);
 u64 attention_scratch_bytes(int max_cols, int n_q_heads, int head_dim, int max_context);

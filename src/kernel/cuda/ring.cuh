@@ -7,6 +7,34 @@
 
 namespace fewbit::kernel::cuda {
 
+// ---- barriers in shared memory (by 32-bit address) -------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void barrier_init(u32 bar, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(u32 bar) {
+  asm volatile("{\n.reg .b64 t;\nmbarrier.arrive.shared::cta.b64 t, [%0];\n}\n" ::"r"(bar) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(u32 bar, u32 phase) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done_%=;\nbra again_%=;\ndone_%=:\n}\n" ::"r"(bar), "r"(phase)
+      : "memory");
+#else
+  asm volatile(
+      "{\n.reg .pred p;\nagain_%=:\nmbarrier.test_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done_%=;\nbra again_%=;\ndone_%=:\n}\n" ::"r"(bar), "r"(phase)
+      : "memory");
+#endif
+}
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void barrier_expect(u32 bar, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u32 bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
+}
+#endif
+
 template <int STAGE, int DEPTH>
 struct Ring {
   u32 base, bars;  // shared addresses
@@ -18,7 +46,7 @@ struct Ring {
       : base(u32(__cvta_generic_to_shared(memory))), bars(u32(__cvta_generic_to_shared(barriers))), lane(lane_) {
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {
-      for (int i = 0; i < DEPTH; i++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(bars + 8 * i) : "memory");
+      for (int i = 0; i < DEPTH; i++) barrier_init(bars + 8 * i, 1);
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncwarp();
@@ -31,11 +59,8 @@ struct Ring {
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {
       const u32 bar = bars + 8 * at;
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes * u32(runs)) : "memory");
-      for (int r = 0; r < runs; r++)
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(base + at * STAGE + u32(r) * bytes),
-                     "l"(from + u64(stride) * u32(r)), "r"(bytes), "r"(bar)
-                     : "memory");
+      barrier_expect(bar, bytes * u32(runs));
+      for (int r = 0; r < runs; r++) bulk_copy(base + at * STAGE + u32(r) * bytes, from + u64(stride) * u32(r), bytes, bar);
     }
 #else
     for (int r = 0; r < runs; r++)
@@ -52,17 +77,7 @@ struct Ring {
   }
   __device__ __forceinline__ void wait() const {
 #if __CUDA_ARCH__ >= 900
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "again_%=:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-        "@p bra done_%=;\n"
-        "bra again_%=;\n"
-        "done_%=:\n"
-        "}\n" ::"r"(bars + 8 * slot),
-        "r"(phase)
-        : "memory");
+    barrier_wait(bars + 8 * slot, phase);
 #else
     asm volatile("cp.async.wait_group %0;" ::"n"(DEPTH - 1) : "memory");
     __syncwarp();

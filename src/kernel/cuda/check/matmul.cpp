@@ -1,5 +1,6 @@
 // matmul, glu, experts, embedding: every type against the definition, and bitwise the same column at every width.
 #include "kernel/cuda/check/check.h"
+#include "kernel/cuda/ops.h"
 #include "kernel/layout/random_blocks.h"
 
 namespace fewbit::kernel::cuda::check {
@@ -163,7 +164,11 @@ void check_matmul(Rig& rig, bool quick) {
     products(rig, random, type, 45, block >= 128 ? 3 * block : std::max<i64>(8, 5 * block) / 8 * 8, true, {1, 3, 8});
     if (quick) continue;
     products(rig, random, type, 129, 2304, false, {1, 2, 3, 4, 5, 6, 7, 8, 9, 17});
-    products(rig, random, type, 64, 1024, false, {1, 8, 33, 140, 600});
+    wide_choice = 1;
+    products(rig, random, type, 288, 1280, false, {1, 8, 33, 140, 300});
+    products(rig, random, type, 96, 256, false, {1, 33, 512});   // fewer units than slabs
+    products(rig, random, type, 96, 6144, false, {1, 129});      // the slabs of a long row
+    wide_choice = 0;
     embedding(rig, random, type);
   }
   embedding(rig, random, Type::PQ2_0);
