@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds fewbit and runs every test.  CI=true: absent test models, nvcc or tools are failures.
-#   ./test.sh            tests, format check, emulated instruction sets, the CUDA build
+#   ./test.sh            tests, format check, emulated instruction sets, the CUDA build, sanitizers and a minute of fuzzing for the file reader
 #   ./test.sh quick      the unit and whole-program tests only
-#   ./test.sh deep       everything, then the sanitizers and a minute of fuzzing
+#   ./test.sh deep       all of it, the sanitizers over every module, and a minute of every fuzz target
 set -euo pipefail
 cd "$(dirname "$0")"
 . tools/packages.sh
@@ -37,12 +37,19 @@ else
   echo "nvcc is not installed: the CUDA backend was not compiled"
   [ "${CI:-}" != true ]
 fi
+
+step "sanitizers: what reads files and text"
+cmake --preset debug >/dev/null
+targets=(base_test format_test gguf_test text_test)
+[ "$mode" != deep ] || targets+=(device_test kernel_test model_test runtime_test whole_test)
+cmake --build build-debug --target "${targets[@]}"
+only=$(printf '|%s' "${targets[@]%_test}")
+ctest --test-dir build-debug --output-on-failure -j "$(nproc)" -R "^(${only:1})[.]"
+
+step "fuzz"
 if [ "$mode" = deep ]; then
-  step "sanitizers: everything that reads files and text"
-  cmake --preset debug >/dev/null
-  cmake --build build-debug --target base_test format_test gguf_test text_test
-  ctest --test-dir build-debug --output-on-failure -j "$(nproc)" -R '^(base|format|gguf|text)\.'
-  step "fuzz"
-  tests/fuzz.sh "${FEWBIT_FUZZ_SECONDS:-15}"  # of each target
+  tests/fuzz.sh "${FEWBIT_FUZZ_SECONDS:-60}"  # of each target
+else
+  tests/fuzz.sh 60 gguf_fuzz
 fi
 step "all passed"

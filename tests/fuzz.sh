@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 seconds=${1:-20}
 shift || true
 cmake --preset fuzz >/dev/null
-cmake --build build-fuzz --target fuzz_targets -j "$(nproc)"
 targets=("$@")
+cmake --build build-fuzz --target "${targets[@]:-fuzz_targets}"
 if [ ${#targets[@]} -eq 0 ]; then
   for t in build-fuzz/*_fuzz; do [ -x "$t" ] && targets+=("$(basename "$t")"); done
 fi
@@ -19,7 +19,7 @@ for t in "${targets[@]}"; do
   FEWBIT_FUZZ_SEEDS=$corpus build-fuzz/"$t" -runs=0 >/dev/null 2>&1
   dict=$(find src -name "$t.dict")
   echo "$t: $(ls "$corpus" | wc -l) inputs, $seconds s"
-  if ! build-fuzz/"$t" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 \
+  if ! build-fuzz/"$t" -seed=1 -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 \
        -artifact_prefix="build-fuzz/faults/$t-" ${dict:+-dict="$dict"} "$corpus" >build-fuzz/"$t".log 2>&1; then
     failed=1
     grep -E "ERROR|SUMMARY|check failed|Test unit written" build-fuzz/"$t".log || tail -5 build-fuzz/"$t".log
