@@ -39,12 +39,12 @@ else
 fi
 
 step "sanitizers: what reads files and text"
-cmake --preset debug >/dev/null
-targets=(base_test format_test gguf_test text_test)
-[ "$mode" != deep ] || targets+=(device_test kernel_test model_test runtime_test whole_test)
-cmake --build build-debug --target "${targets[@]}"
-only=$(printf '|%s' "${targets[@]%_test}")
-ctest --test-dir build-debug --output-on-failure -j "$(nproc)" -R "^(${only:1})[.]"
+cmake --preset fuzz >/dev/null
+targets=(base format gguf text)
+[ "$mode" != deep ] || targets+=(device kernel model runtime whole)
+cmake --build build-fuzz --target "${targets[@]/%/_test}" gguf_fuzz
+only=$(printf '|%s' "${targets[@]}")
+ctest --test-dir build-fuzz --output-on-failure -j "$(nproc)" -R "^(${only:1})[.]"
 
 step "fuzz"
 if [ "$mode" = deep ]; then

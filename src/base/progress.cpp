@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 namespace fewbit {
@@ -24,7 +25,7 @@ int columns(int fd) {
 }
 
 std::string duration(f64 seconds) {
-  u64 s = seconds < 0 ? 0 : seconds > 359'999 ? 359'999 : u64(seconds + 0.5);
+  u64 s = seconds < 0 ? 0 : seconds > 359'999 ? 359'999 : u64(std::lround(seconds));
   return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60) : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 

@@ -39,7 +39,7 @@ inline void put_file(const std::string& path, const std::vector<u8>& bytes) {
 
 // The optional models: "" if they are not there (the caller then skips), a failure under CI.
 inline std::string models_folder() {
-  const std::string path = FEWBIT_SOURCE_DIR "/../shared/models";
+  std::string path = FEWBIT_SOURCE_DIR "/../shared/models";
   if (std::filesystem::exists(path)) return path;
   const char* ci = std::getenv("CI");
   if (ci && std::string_view(ci) == "true") ADD_FAILURE() << path << " is missing";

@@ -250,7 +250,8 @@ Value Runtime::call(const Value& fn, Args& args, std::string_view name) {
   if (!fn.is(Kind::callable)) fail("'{}' ({}) is not a function", name, type_name(fn));
   Depth depth(*this);
   step();
-  Value hold = fn;  // the call may drop the last reference to what is being called
+  // The call may drop the last reference to what is being called.
+  Value hold = fn;  // NOLINT(performance-unnecessary-copy-initialization)
   return static_cast<Callable*>(hold.object())->call(*this, args);
 }
 

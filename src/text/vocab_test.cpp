@@ -142,7 +142,7 @@ TEST_F(VocabFile, Refusals) {
 TEST_F(VocabFile, AnyBytesAsTexts) {
   // Texts that are no UTF-8, are empty, or look like more than they are.
   VocabKeys k = tiny_bpe();
-  for (std::string s :
+  for (const std::string& s :
        {std::string("\xFF\xFE"), std::string(), std::string("\0a", 2), std::string("\xC3"), std::string(100000, 'q'), std::string("ab")}) {
     k.tokens.push_back(s);
     k.types.push_back(i64(k.tokens.size() % 6 + 1));

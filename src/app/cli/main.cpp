@@ -47,7 +47,7 @@ static std::vector<std::string> arguments(int argc, char** argv) {
     std::string a = argv[i];
     for (const char* s : long_shorts) {
       if (a == s || (a.rfind(s, 0) == 0 && a[std::strlen(s)] == '=')) {
-        a = "-" + a;
+        a.insert(0, 1, '-');
         break;
       }
     }

@@ -147,6 +147,7 @@ static inline V16 abs(V16 x) { FEWBIT_QUARTERS(V4(I4(x.v[i]) & 0x7fffffff)); }
 static inline V16 flip(V16 x, V16 s) { FEWBIT_QUARTERS(V4(I4(x.v[i]) ^ I4(s.v[i]))); }
 static inline V16 where_lt(V16 x, V16 y, V16 yes, V16 no) { FEWBIT_QUARTERS(blend4(x.v[i] < y.v[i], yes.v[i], no.v[i])); }
 static inline bool any_nan(V16 x) {
+  // NOLINTNEXTLINE(misc-redundant-expression)
   I4 m = (x.v[0] != x.v[0]) | (x.v[1] != x.v[1]) | (x.v[2] != x.v[2]) | (x.v[3] != x.v[3]);
   return (m[0] | m[1] | m[2] | m[3]) != 0;
 }
