@@ -3,6 +3,11 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace fewbit::log {
 
 static spdlog::level::level_enum to_spdlog(Level l) {
@@ -11,6 +16,7 @@ static spdlog::level::level_enum to_spdlog(Level l) {
       return spdlog::level::debug;
     case Level::info:
       return spdlog::level::info;
+    case Level::notice:
     case Level::warn:
       return spdlog::level::warn;
     case Level::error:
@@ -31,7 +37,43 @@ static spdlog::logger& logger() {
   return *l;
 }
 
+namespace {
+void put(Level level, std::string_view text) {
+  if (level != Level::notice) return logger().log(to_spdlog(level), "{}", text);
+  if (logger().should_log(spdlog::level::warn)) fmt::print(stderr, "fewbit: {}\n", text);
+}
+
+struct Held {
+  std::mutex mutex;
+  bool on = false;
+  std::vector<std::pair<Level, std::string>> messages;
+};
+Held& held() {
+  static Held h;
+  return h;
+}
+}  // namespace
+
+void hold() {
+  std::lock_guard lock(held().mutex);
+  held().on = true;
+}
+
+void release() {
+  std::lock_guard lock(held().mutex);
+  held().on = false;
+  for (auto& [level, text] : held().messages) put(level, text);
+  held().messages.clear();
+}
+
 void set_level(Level level) { logger().set_level(to_spdlog(level)); }
-void write(Level level, std::string_view text) { logger().log(to_spdlog(level), "{}", text); }
+void write(Level level, std::string_view text) {
+  std::lock_guard lock(held().mutex);
+  if (held().on) {
+    held().messages.emplace_back(level, text);
+  } else {
+    put(level, text);
+  }
+}
 
 }  // namespace fewbit::log
