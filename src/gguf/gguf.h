@@ -128,7 +128,7 @@ class File {
 };
 
 // Writes a file in one pass: metadata first, then the data in the order of the tensor infos.  The file appears under its name only
-// when finish() succeeds (temporary file, fsync, rename); a failure leaves nothing behind.
+// when finish() succeeds (base/new_file.h); a failure leaves nothing behind.
 class Writer {
  public:
   using TensorInfo = gguf::TensorInfo;

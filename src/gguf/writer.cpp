@@ -1,128 +1,55 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <optional>
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-
+#include "base/new_file.h"
 #include "gguf/cursor.h"
 #include "gguf/serialize.h"
 
 namespace fewbit::gguf {
 
-// One file being written.  Bytes go to a temporary name beside the final one; whatever happens before publish() leaves nothing.
 struct Writer::State {
-  std::string path, temporary;
-  int fd = -1;
+  std::string path;
+  std::optional<NewFile> file;
   std::vector<TensorInfo> tensors;
   Layout layout;
-  size_t tensor = 0;     // the one being written
-  u64 in_tensor = 0;     // bytes of it that have arrived
-  std::vector<u8> held;  // not yet handed to the system
-  bool failed = false;
-
-  static constexpr size_t hold = size_t(1) << 20;
-
-  ~State() {
-    if (fd >= 0) ::close(fd);
-    if (!temporary.empty()) ::unlink(temporary.c_str());
-  }
-
-  Error io(const char* what) {
-    failed = true;
-    return {Code::io, fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
-  }
+  size_t tensor = 0;  // the one being written
+  u64 in_tensor = 0;  // bytes of it that have arrived
 
   Status open() {
-    for (int i = 0; i < 100 && fd < 0; i++) {
-      std::string name = fmt::format("{}.{}-{}.part", path, ::getpid(), i);
-      fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      if (fd >= 0) {
-        temporary = std::move(name);
-      } else if (errno != EEXIST) {
-        return io("cannot create");
-      }
-    }
-    if (fd < 0) return io("cannot create");
-#ifdef __linux__
-    // A full disk is better noticed now than after an hour.  File systems that cannot reserve say so, which is fine.
-    if (::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, off_t(layout.file_bytes)) != 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
-      return io(fmt::format("cannot reserve {} bytes", layout.file_bytes).c_str());
-    }
-#endif
-    return {};
-  }
-
-  Status send(std::span<const u8> b) {
-    while (!b.empty()) {
-      const ssize_t n = ::write(fd, b.data(), b.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return io("cannot write");
-      b = b.subspan(size_t(n));
-    }
-    return {};
-  }
-  Status flush() {
-    FEWBIT_OK(send(held));
-    held.clear();
-    return {};
-  }
-  Status put(std::span<const u8> b) {
-    if (held.size() + b.size() > hold) FEWBIT_OK(flush());
-    if (b.size() >= hold) return send(b);
-    held.insert(held.end(), b.begin(), b.end());
-    return {};
+    FEWBIT_TRY(file, NewFile::create(path));
+    return file->reserve(layout.file_bytes);  // a full disk is better noticed now than after an hour
   }
 
   bool complete() const { return tensor == tensors.size(); }
   const std::string& current() const { return tensors[tensor].name; }
 
   Status write(std::span<const u8> b) {
-    if (failed) return Error{Code::io, fmt::format("{}: an earlier write failed", path)};
     if (complete()) return Error{Code::invalid_argument, fmt::format("{}: {} bytes more than all tensors take", path, b.size())};
     const u64 left = layout.sizes[tensor] - in_tensor;
     if (b.size() > left) {
       return Error{Code::invalid_argument, fmt::format("{}: tensor '{}' takes {} bytes, {} more were given", path, printable(current()),
                                                        layout.sizes[tensor], b.size() - left)};
     }
-    FEWBIT_OK(put(b));
+    FEWBIT_OK(file->write(b));
     in_tensor += b.size();
     if (in_tensor == layout.sizes[tensor]) {
       static constexpr u8 zeros[65536] = {};
       const u64 next = tensor + 1 < tensors.size() ? layout.offsets[tensor + 1] : layout.file_bytes - layout.head.size();
-      FEWBIT_OK(put({zeros, size_t(next - layout.offsets[tensor] - in_tensor)}));
+      FEWBIT_OK(file->write({zeros, size_t(next - layout.offsets[tensor] - in_tensor)}));
       tensor++;
       in_tensor = 0;
     }
     return {};
   }
 
-  // Everything on the disk, still under the temporary name.
+  // Everything on the disk, still without its name.
   Status close() {
-    if (failed) return Error{Code::io, fmt::format("{}: an earlier write failed", path)};
     if (!complete()) {
       return Error{Code::invalid_argument,
                    fmt::format("{}: tensor '{}' has {} of {} bytes", path, printable(current()), in_tensor, layout.sizes[tensor])};
     }
-    FEWBIT_OK(flush());
-    if (::fsync(fd) != 0) return io("cannot write to the disk");
-    const int f = fd;
-    fd = -1;
-    if (::close(f) != 0) return io("cannot close");
-    return {};
+    return file->close();
   }
-
-  Status publish() {
-    if (::rename(temporary.c_str(), path.c_str()) != 0) return io("cannot rename into place");
-    temporary.clear();
-    const std::string folder = std::filesystem::path(path).parent_path().string();
-    if (int d = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); d >= 0) {
-      ::fsync(d);  // the name itself; a file system that cannot is no reason to fail
-      ::close(d);
-    }
-    return {};
-  }
+  Status publish() { return file->publish(); }
 };
 
 Writer::Writer() = default;
@@ -140,7 +67,7 @@ Result<Writer> Writer::create(const std::string& path, const std::vector<KeyValu
   w.s_->tensors = tensors;
   w.s_->layout = std::move(*layout);
   FEWBIT_OK(w.s_->open());
-  FEWBIT_OK(w.s_->put(w.s_->layout.head));
+  FEWBIT_OK(w.s_->file->write(w.s_->layout.head));
   return w;
 }
 
