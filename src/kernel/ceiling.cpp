@@ -3,9 +3,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <fstream>
+#include <set>
+#include <string>
 
+#include "base/clock.h"
 #include "base/cpu_features.h"
 
 #if defined(__x86_64__)
@@ -13,8 +16,6 @@
 #endif
 
 namespace fewbit::kernel {
-
-static f64 now() { return std::chrono::duration<f64>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Sum of all words: every byte is read once.  Four streams a 4 KiB page apart would help single-threaded prefetching on some
 // machines; a kernel walks one stream per thread, so one stream is what we report.
@@ -51,54 +52,70 @@ static u64 read_all(const u8* p, size_t n) {
   return read_plain(p, n);
 }
 
-static Result<Ceiling> measure_cpu(Device& device, f64 seconds) {
+// Of all caches of the last level, in bytes; 0 where the system does not say.
+static u64 last_cache() {
+  u64 sum = 0;
+#if defined(__linux__)
+  std::set<std::string> seen;
+  for (int cpu = 0; cpu < 4096; cpu++) {
+    const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index3/";
+    std::ifstream size(folder + "size"), shared(folder + "shared_cpu_list");
+    u64 kib = 0;
+    std::string cores;
+    if (!(size >> kib) || !(shared >> cores)) break;
+    if (seen.insert(cores).second) sum += kib * 1024;
+  }
+#endif
+  return sum;
+}
+
+u64 ceiling_bytes() {
+  const u64 cache = last_cache();
+  return std::clamp<u64>((cache * 7 / 2) >> 20 << 20, u64(cache ? 128 : 1024) << 20, u64(4) << 30);
+}
+
+static Result<Ceiling> measure_cpu(Device& device, f64 seconds, const std::atomic<bool>* cancel) {
   ThreadPool& pool = *device.pool();
-  // The last cache of a server can hold hundreds of megabytes: stay well above it, within a quarter of what is free.
-  const u64 want = u64(1) << 30;
-  const size_t bytes = size_t(std::min<u64>(want, device.memory_free() / 4)) / 4096 * 4096;
-  FEWBIT_TRY(Buffer from, device.allocate(bytes));
-  FEWBIT_TRY(Buffer to, device.allocate(bytes / 4));
-  u8* a = from.as<u8>();
-  u8* b = to.as<u8>();
-  const size_t quarter = bytes / 4;
+  const size_t bytes = size_t(std::min<u64>(ceiling_bytes(), device.memory_free() / 4)) / 4096 * 4096, half = bytes / 2;
+  FEWBIT_TRY(Buffer memory, device.allocate(bytes));
+  u8* a = memory.as<u8>();
   pool.run([&](int t, int n) {
-    const size_t lo = bytes / size_t(n) * size_t(t), len = bytes / size_t(n);
-    std::memset(a + lo, t + 1, len);  // touch from the thread that will read
-    const size_t lo2 = quarter / size_t(n) * size_t(t);
-    std::memset(b + lo2, 1, quarter / size_t(n));
+    const size_t len = bytes / size_t(n);
+    std::memset(a + len * size_t(t), t + 1, len);  // touched by the thread that will read
   });
   Ceiling c;
   std::atomic<u64> sink{0};
-  const f64 end = now() + seconds;
-  for (int pass = 0; pass < 3 || now() < end; pass++) {
-    f64 t0 = now();
+  const f64 end = now_s() + seconds;
+  for (int pass = 0; pass < 3 || now_s() < end; pass++) {
+    if (cancel && *cancel) return Error{Code::cancelled, "cancelled"};
+    f64 t0 = now_s();
     pool.run([&](int t, int n) {
       const size_t len = bytes / size_t(n) / 128 * 128;
       sink += read_all(a + len * size_t(t), len);
     });
-    f64 t1 = now();
+    f64 t1 = now_s();
     c.read_gb_s = std::max(c.read_gb_s, f64(bytes) / (t1 - t0) * 1e-9);
-    t0 = now();
+    t0 = now_s();
     pool.run([&](int t, int n) {
-      const size_t len = quarter / size_t(n);
-      std::memcpy(b + len * size_t(t), a + len * size_t(t), len);
+      const size_t len = half / size_t(n);
+      std::memcpy(a + half + len * size_t(t), a + len * size_t(t), len);
     });
-    t1 = now();
-    c.copy_gb_s = std::max(c.copy_gb_s, 2.0 * f64(quarter) / (t1 - t0) * 1e-9);
+    t1 = now_s();
+    c.copy_gb_s = std::max(c.copy_gb_s, 2.0 * f64(half) / (t1 - t0) * 1e-9);
   }
   const int calls = 2000;
   f64 best = 1e9;
   for (int rep = 0; rep < 5; rep++) {
-    f64 t0 = now();
+    f64 t0 = now_s();
     for (int i = 0; i < calls; i++) pool.run([](int, int) {});
-    best = std::min(best, (now() - t0) / calls);
+    best = std::min(best, (now_s() - t0) / calls);
   }
   c.barrier_us = best * 1e6;
   return c;
 }
 
-Result<Ceiling> measure_ceiling(Device& device, f64 seconds) {
-  if (device.kind() == DeviceKind::cpu) return measure_cpu(device, seconds);
+Result<Ceiling> measure_ceiling(Device& device, f64 seconds, const std::atomic<bool>* cancel) {
+  if (device.kind() == DeviceKind::cpu) return measure_cpu(device, seconds, cancel);
   if (device.kind() == DeviceKind::cuda) return cuda::measure_ceiling(device, seconds);
   return Error{Code::unsupported, "no bandwidth measurement for device " + device.id()};
 }

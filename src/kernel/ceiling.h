@@ -1,6 +1,8 @@
 // What this machine can do at most: read and copy bandwidth of its memory, cost of a barrier and of a launch.
 // Every speed is reported as a share of these, measured in the same process.
 #pragma once
+#include <atomic>
+
 #include "device/device.h"
 
 namespace fewbit::kernel {
@@ -12,8 +14,11 @@ struct Ceiling {
   f64 launch_us = 0;   // GPU: one kernel of a recorded graph
 };
 
-// `seconds`: about how long to measure.  The best of several interleaved passes counts.
-Result<Ceiling> measure_ceiling(Device& device, f64 seconds = 0.6);
+// Memory that the measurement on a CPU takes, and gives back: more than three times the last cache.
+u64 ceiling_bytes();
+
+// `seconds`: about how long to measure.  The best of several interleaved passes counts.  Ends early when `cancel` is set (CPU).
+Result<Ceiling> measure_ceiling(Device& device, f64 seconds = 0.6, const std::atomic<bool>* cancel = nullptr);
 
 namespace cuda {  // kernel/cuda, or an error in a build without CUDA
 Result<Ceiling> measure_ceiling(Device& device, f64 seconds);

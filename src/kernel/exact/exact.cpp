@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "kernel/layout/as_in_file.h"
 
 namespace fewbit::kernel::exact {
 
@@ -23,31 +24,7 @@ f32* act_factors(const Act& a) { return act_column(a, a.cols); }
 
 Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors, GroupUse, const PlaceOptions& options,
                                   std::vector<Buffer>& owned) {
-  std::vector<Weight> placed;
-  for (const HostTensor& t : tensors) {
-    const FormatInfo* f = find_format(t.type);
-    if (!f || !f->weights) return Error{Code::unsupported, fmt::format("tensor '{}': no exact kernel for type {}", t.name, u32(t.type))};
-    Weight w;
-    w.name = t.name;
-    w.type = t.type;
-    w.kernel = "dots/exact";
-    w.act = ActLayout::f32;
-    w.cols = t.cols;
-    w.rows = t.rows;
-    w.experts = t.experts;
-    w.data = t.data.data();
-    w.bytes = t.data.size();
-    w.scale = t.scale;
-    w.bias = t.bias;
-    if (!options.mapped) {
-      FEWBIT_TRY(Buffer copy, ctx.device->allocate(t.data.size()));
-      std::memcpy(copy.data(), t.data.data(), t.data.size());
-      w.data = copy.data();
-      owned.push_back(std::move(copy));
-    }
-    placed.push_back(std::move(w));
-  }
-  return placed;
+  return place_as_in_file(ctx, tensors, options, "dots/exact", owned);
 }
 u64 placed_bytes(const HostTensor& t, const PlaceOptions& o) { return o.mapped ? 0 : t.data.size(); }
 Result<std::string> describe(const HostTensor& t, const PlaceOptions&) {

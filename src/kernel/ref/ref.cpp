@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "kernel/layout/as_in_file.h"
 
 namespace fewbit::kernel::ref {
 
@@ -62,28 +63,7 @@ f64* act_column(const Act& a, i64 c) { return static_cast<f64*>(a.data) + c * a.
 
 Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors, GroupUse, const PlaceOptions& options,
                                   std::vector<Buffer>& owned) {
-  std::vector<Weight> placed;
-  for (const HostTensor& t : tensors) {
-    Weight w;
-    w.name = t.name;
-    w.type = t.type;
-    w.kernel = "ref";
-    w.cols = t.cols;
-    w.rows = t.rows;
-    w.experts = t.experts;
-    w.data = t.data.data();
-    w.bytes = t.data.size();
-    w.scale = t.scale;
-    w.bias = t.bias;
-    if (!options.mapped) {
-      FEWBIT_TRY(Buffer copy, ctx.device->allocate(t.data.size()));
-      std::memcpy(copy.data(), t.data.data(), t.data.size());
-      w.data = copy.data();
-      owned.push_back(std::move(copy));
-    }
-    placed.push_back(std::move(w));
-  }
-  return placed;
+  return place_as_in_file(ctx, tensors, options, "ref", owned);
 }
 
 std::vector<f32> decode(const Weight& w, i64 expert, i64 row) {
