@@ -12,20 +12,14 @@ struct Bitnet final : Model {
   };
   std::vector<Layer> layers_;
 
-  void read(Builder& b) override {
-    for (int i = 0; i < b.config().n_layers && b.ok(); i++) {
-      Layer& l = layers_.emplace_back();
-      l.attention = read_attention(b, i, {.sub_norm = true});
-      l.ffn = read_feed_forward(b, i, "ffn_norm.weight", true);
-    }
+  void read_layer(Builder& b, int i) override {
+    layers_.push_back({read_attention(b, i, {.sub_norm = true}), read_feed_forward(b, i, "ffn_norm.weight", true)});
   }
 
-  void layers(Pass& p, f32* x) const override {
-    for (const Layer& l : layers_) {
-      attend(p, l.attention, x);
-      feed_forward(p, l.ffn, x);
-      p.layer_done(l.attention.layer, x);
-    }
+  void run_layer(Pass& p, int i, f32* x) const override {
+    const Layer& l = layers_[size_t(i)];
+    attend(p, l.attention, x);
+    feed_forward(p, l.ffn, x);
   }
 };
 

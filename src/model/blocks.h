@@ -44,13 +44,25 @@ void experts(Pass& p, const Experts& e, f32* x);
 
 // ---- Gated DeltaNet ----
 
+enum class VHeads { tiled, grouped };  // their order (models.md 8.5 and 10)
+
 struct DeltaNet {
   int layer = 0;
-  bool tiled = true;  // order of the V heads
+  VHeads order = VHeads::tiled;
   const f32 *norm = nullptr, *conv = nullptr, *dt = nullptr, *a = nullptr, *head_norm = nullptr;
   Linear qkv, z, beta, alpha, output;
 };
-DeltaNet read_delta_net(Builder& b, int layer, bool tiled);
+DeltaNet read_delta_net(Builder& b, int layer, VHeads order);
 void delta_net(Pass& p, const DeltaNet& d, f32* x);
+
+// ---- what mixes the columns of a hybrid: DeltaNet in most layers, gated attention in the others ----
+
+struct Mixer {
+  bool recurrent = false;
+  DeltaNet delta;  // one of the two
+  Attention attention;
+};
+Mixer read_mixer(Builder& b, int layer, VHeads order);
+void mix(Pass& p, const Mixer& m, f32* x);
 
 }  // namespace fewbit::model

@@ -211,6 +211,8 @@ void read_vocab(Reader& r, const gguf::File& file, Config& c) {
     if (const auto* s = v->as_strings()) tokens = i64(s->size());
   const gguf::Tensor* table = file.tensor("token_embd.weight");
   i64 absent = tokens ? tokens : table ? table->dims[1] : 0;
+  if (!tokens && !table && !r.has("vocab_size"))
+    return r.fail("there is no vocabulary: tokenizer.ggml.tokens and token_embd.weight are missing");
   c.n_vocab = int(r.integer("vocab_size", absent, 0, max_vocab));
   if (r.ok() && (c.n_vocab < 1 || c.n_vocab > max_vocab))
     r.fail(fmt::format("vocabulary of {} tokens, allowed 1 to {}", c.n_vocab, max_vocab));

@@ -32,14 +32,15 @@ std::vector<i64> interleaved_rows(const DeltaConfig& d, i64 second) {
 
 }  // namespace
 
-DeltaNet read_delta_net(Builder& b, int layer, bool tiled) {
+DeltaNet read_delta_net(Builder& b, int layer, VHeads order) {
   const Config& c = b.config();
   const DeltaConfig& d = c.delta;
   i64 n = c.n_embd, channels = d.channels(), inner = d.inner(), v = d.v_heads;
   auto name = [&](const char* s) { return block_name(layer, s); };
+  const bool tiled = order == VHeads::tiled;
   DeltaNet x;
   x.layer = layer;
-  x.tiled = tiled;
+  x.order = order;
   x.norm = b.floats(name("attn_norm.weight"), {n});
   std::string legacy = name("ssm_in.weight"), pair = name("ssm_ba.weight");
   std::vector<Builder::Want> wants;
@@ -90,7 +91,7 @@ void delta_net(Pass& p, const DeltaNet& d, f32* x) {
   args.ldqkv = channels;
   args.ldz = inner;
   args.ldab = heads;
-  args.tiled = d.tiled;
+  args.tiled = d.order == VHeads::tiled;
   args.conv_w = d.conv;
   args.dt = d.dt;
   args.a = d.a;
@@ -99,6 +100,25 @@ void delta_net(Pass& p, const DeltaNet& d, f32* x) {
   p.delta_net(d.layer, args);
   Input o = p.input(out, inner, n, nullptr, {&d.output});
   p.multiply(o, {{&d.output, x, width, true}});
+}
+
+Mixer read_mixer(Builder& b, int layer, VHeads order) {
+  Mixer m;
+  m.recurrent = b.config().layers[size_t(layer)].recurrent;
+  if (m.recurrent) {
+    m.delta = read_delta_net(b, layer, order);
+  } else {
+    m.attention = read_attention(b, layer, {.head_norms = true, .gated = true});
+  }
+  return m;
+}
+
+void mix(Pass& p, const Mixer& m, f32* x) {
+  if (m.recurrent) {
+    delta_net(p, m.delta, x);
+  } else {
+    attend(p, m.attention, x);
+  }
 }
 
 }  // namespace fewbit::model

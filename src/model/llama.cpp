@@ -9,33 +9,27 @@ struct Llama final : Model {
   struct Layer {
     Attention attention;
     FeedForward dense;
-    Experts routed;
+    Experts routed;  // one of the two
   };
   std::vector<Layer> layers_;
-  bool moe_ = false;
 
-  void read(Builder& b) override {
-    moe_ = b.config().experts.count > 0;
-    for (int i = 0; i < b.config().n_layers && b.ok(); i++) {
-      Layer& l = layers_.emplace_back();
-      l.attention = read_attention(b, i);
-      if (moe_) {
-        l.routed = read_experts(b, i, "ffn_norm.weight", false);
-      } else {
-        l.dense = read_feed_forward(b, i, "ffn_norm.weight");
-      }
+  void read_layer(Builder& b, int i) override {
+    Layer& l = layers_.emplace_back();
+    l.attention = read_attention(b, i);
+    if (b.config().experts.count > 0) {
+      l.routed = read_experts(b, i, "ffn_norm.weight", false);
+    } else {
+      l.dense = read_feed_forward(b, i, "ffn_norm.weight");
     }
   }
 
-  void layers(Pass& p, f32* x) const override {
-    for (const Layer& l : layers_) {
-      attend(p, l.attention, x);
-      if (moe_) {
-        experts(p, l.routed, x);
-      } else {
-        feed_forward(p, l.dense, x);
-      }
-      p.layer_done(l.attention.layer, x);
+  void run_layer(Pass& p, int i, f32* x) const override {
+    const Layer& l = layers_[size_t(i)];
+    attend(p, l.attention, x);
+    if (p.config().experts.count > 0) {
+      experts(p, l.routed, x);
+    } else {
+      feed_forward(p, l.dense, x);
     }
   }
 };

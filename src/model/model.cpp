@@ -30,7 +30,7 @@ Result<std::unique_ptr<Model>> Model::load(const gguf::File& file, kernel::Ctx& 
   b.place_embedding(m->embedding_, m->head_);
   m->output_norm_ = b.floats("output_norm.weight", {m->config_.n_embd});
   m->rope_ = b.rope_table();
-  m->read(b);
+  for (int i = 0; i < m->config_.n_layers && b.ok(); i++) m->read_layer(b, i);
   FEWBIT_OK(b.finish());
   if (options.progress) options.progress(1);
   return m;
@@ -76,9 +76,12 @@ u64 Model::bytes_per_token() const {
   return n;
 }
 
-int Model::max_width() const {
+int Model::max_width(bool with_head) const {
   i64 n = config_.n_embd;
-  for (const kernel::Weight& w : storage_.weights) n = std::max({n, w.cols, w.name == "token_embd.weight" ? 0 : w.rows});
+  for (const kernel::Weight& w : storage_.weights) {
+    const bool words = w.name == "token_embd.weight" || (w.name == "output.weight" && !with_head);
+    n = std::max({n, w.cols, words ? 0 : w.rows});
+  }
   return int(n);
 }
 
@@ -95,7 +98,10 @@ u64 Model::arena_bytes(kernel::Ctx& ctx, int cols, int wanted) const {
 f32* Model::trunk(Pass& p) const {
   f32* x = p.floats(i64(p.cols()) * config_.n_embd);
   p.embed(embedding_, x);
-  layers(p, x);
+  for (int i = 0; i < config_.n_layers && !p.cancelled(); i++) {
+    run_layer(p, i, x);
+    p.layer_done(i, x);
+  }
   return x;
 }
 

@@ -36,7 +36,7 @@ class Model {
   StateSpec state() const;
   // Weights that one decoded token reads: of experts those used, of the embedding a row.
   u64 bytes_per_token() const;
-  int max_width() const;  // of any vector that an operation reads
+  int max_width(bool with_head) const;  // of any vector between operations; the logits only if asked for
 
   // Bytes of arena that a pass of so many columns needs, of which so many are wanted.
   u64 arena_bytes(kernel::Ctx& ctx, int cols, int wanted) const;
@@ -49,8 +49,9 @@ class Model {
   Model() = default;
 
  private:
-  virtual void read(Builder& b) = 0;
-  virtual void layers(Pass& p, f32* x) const = 0;
+  // Layer `i`: reads what belongs to it (called in order), and runs it: x (cols, n_embd) += ...
+  virtual void read_layer(Builder& b, int i) = 0;
+  virtual void run_layer(Pass& p, int i, f32* x) const = 0;
 
   Config config_;
   Storage storage_;

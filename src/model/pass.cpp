@@ -17,6 +17,18 @@ Act& Input::find(const Linear& w) {
   return acts_[0];
 }
 
+// 0 * x is 0 for every finite x: a sum that the compiler can spread over lanes.
+bool all_finite(std::span<const f32> x) {
+  f32 lanes[16] = {};
+  size_t i = 0;
+  for (; i + 16 <= x.size(); i += 16)
+    for (size_t k = 0; k < 16; k++) lanes[k] += 0.0f * x[i + k];
+  for (; i < x.size(); i++) lanes[0] += 0.0f * x[i];
+  f32 sum = 0;
+  for (f32 l : lanes) sum += l;
+  return sum == 0;
+}
+
 void* Pass::bytes(u64 n) {
   u64 at = used_;
   used_ = u64(round_up(i64(used_ + n), 256));
@@ -163,10 +175,7 @@ void Pass::gather(const f32* from, const i32* index, int count, int n, f32* to) 
 void Pass::layer_done(int layer, const f32* x) {
   if (measure_) return;
   int n = config_.n_embd;
-  // A number that is not finite reaches every number of its column with the next product, so one of them tells.
-  if (non_finite_layer && *non_finite_layer < 0)
-    for (int c = 0; c < batch.cols; c++)
-      if (!std::isfinite(x[i64(c) * n])) *non_finite_layer = layer;
+  if (non_finite_layer && *non_finite_layer < 0 && !all_finite({x, size_t(n) * size_t(batch.cols)})) *non_finite_layer = layer;
   if (!trace || !*trace) return;
   std::vector<f32> host(size_t(n) * size_t(batch.cols));
   ctx_.device->download(host.data(), x, host.size() * sizeof(f32));

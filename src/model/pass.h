@@ -1,6 +1,7 @@
 // One forward pass over the columns of a batch: the vocabulary in which the architectures are written.  Straight-line code; every call
 // is one operation of the kernel table.  Nothing is allocated: temporaries come from an arena whose size the same code measured.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <initializer_list>
 #include <span>
@@ -9,6 +10,8 @@
 #include "model/linear.h"
 
 namespace fewbit::model {
+
+bool all_finite(std::span<const f32> x);
 
 // State of one layer, allotted by the runtime.
 struct LayerState {
@@ -49,8 +52,10 @@ class Pass {
   const f32* rope = nullptr;
   const InputTap* tap = nullptr;
   const LayerTrace* trace = nullptr;
+  const std::atomic<bool>* cancel = nullptr;  // looked at between layers; what a cancelled pass computed is of no use
   int* non_finite_layer = nullptr;  // where device memory is host memory: set to the first layer whose output is not finite, if it is -1
 
+  bool cancelled() const { return cancel && cancel->load(std::memory_order_relaxed); }
   int cols() const { return batch.cols; }
   const Config& config() const { return config_; }
   u64 peak() const { return peak_; }

@@ -11,20 +11,14 @@ struct Qwen3Moe final : Model {
   };
   std::vector<Layer> layers_;
 
-  void read(Builder& b) override {
-    for (int i = 0; i < b.config().n_layers && b.ok(); i++) {
-      Layer& l = layers_.emplace_back();
-      l.attention = read_attention(b, i, {.head_norms = true});
-      l.ffn = read_experts(b, i, "ffn_norm.weight", false);
-    }
+  void read_layer(Builder& b, int i) override {
+    layers_.push_back({read_attention(b, i, {.head_norms = true}), read_experts(b, i, "ffn_norm.weight", false)});
   }
 
-  void layers(Pass& p, f32* x) const override {
-    for (const Layer& l : layers_) {
-      attend(p, l.attention, x);
-      experts(p, l.ffn, x);
-      p.layer_done(l.attention.layer, x);
-    }
+  void run_layer(Pass& p, int i, f32* x) const override {
+    const Layer& l = layers_[size_t(i)];
+    attend(p, l.attention, x);
+    experts(p, l.ffn, x);
   }
 };
 

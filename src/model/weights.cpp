@@ -25,6 +25,7 @@ Builder::Builder(const gguf::File& file, const Config& config, std::optional<Had
                  const LoadOptions& options, Storage& storage)
     : file_(file), config_(config), hadamard_(std::move(hadamard)), ctx_(ctx), options_(options), out_(storage) {
   for (const gguf::Tensor& t : file.tensors()) bytes_total_ += t.data.size();
+  if (options.in_memory) waiting_ = bytes_total_;
 }
 
 void Builder::fail(Error e) {
@@ -170,6 +171,7 @@ void Builder::settle(const gguf::Tensor& t, bool in_place) {
 }
 
 void Builder::place(GroupUse use, std::vector<Want> wants) {
+  if (options_.cancel && *options_.cancel) fail({Code::cancelled, "cancelled while loading"});
   if (!ok_) return;
   std::vector<HostTensor> hosts;
   std::vector<const gguf::Tensor*> tensors;
@@ -202,6 +204,15 @@ void Builder::place(GroupUse use, std::vector<Want> wants) {
     tensors.push_back(t);
     kept.push_back(&w);
   }
+  // The sources of this group are in memory beside what is made of them.
+  Footprint& f = out_.footprint;
+  u64 sources = 0, in_place = 0;
+  for (size_t i = 0; i < hosts.size(); i++) {
+    sources += tensors[i]->data.size();
+    if (kept[i]->rows.empty() && ctx_.k->placed_bytes(hosts[i], options_.place) == 0) in_place += tensors[i]->data.size();
+  }
+  f.peak = std::max(f.peak, f.mapped + f.packed + f.other + (options_.in_memory ? waiting_ : sources) - in_place);
+  if (options_.in_memory) waiting_ -= std::min(waiting_, sources);
   std::vector<Weight> weights;
   if (options_.dry) {
     for (const HostTensor& h : hosts) {

@@ -1,6 +1,7 @@
 // From named tensors to weights in place: shape and type of every tensor checked before anything reads it, rotated names claimed,
 // everything counted.  Runs dry (nothing is allocated, only counted) for the memory plan, and then for real.
 #pragma once
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <initializer_list>
@@ -19,16 +20,19 @@ namespace fewbit::model {
 
 struct LoadOptions {
   kernel::PlaceOptions place;
-  bool act_int8 = false;  // BitNet's own activation rounding in front of its projections
-  int positions = 0;      // length of the rope table
-  bool dry = false;       // count only
+  bool act_int8 = false;   // BitNet's own activation rounding in front of its projections
+  int positions = 0;       // length of the rope table
+  bool in_memory = false;  // the file's tensors are pages that are there from the start (synthetic), not read when touched
+  bool dry = false;        // count only
   Omissions omit;
   std::function<void(f64 fraction)> progress;
+  const std::atomic<bool>* cancel = nullptr;  // looked at between tensors
 };
 
 // Bytes: of the file that stay mapped and are read in place; allocated for packed weights; for norms, signs and the rope table.
+// `peak`: the most of all that at any time of the load, with what is still to be packed.
 struct Footprint {
-  u64 mapped = 0, packed = 0, other = 0;
+  u64 mapped = 0, packed = 0, other = 0, peak = 0;
 };
 
 // What a loaded model owns.
@@ -99,6 +103,7 @@ class Builder {
   std::set<std::string, std::less<>> used_, claimed_;
   std::map<std::pair<i64, bool>, const kernel::Rotation*> rotations_;
   u64 slab_left_ = 0, bytes_done_ = 0, bytes_total_ = 0;
+  u64 waiting_ = 0;  // in memory, not placed yet
   u8* slab_ = nullptr;
   bool ok_ = true;
   Error error_;
