@@ -63,6 +63,11 @@ class EngineImpl final : public Engine {
   Result<std::span<const f32>> step(std::span<const StepItem> items) override;
   Result<std::span<const Token>> step_argmax(std::span<const StepItem> items) override;
 
+  Status finite() const override {
+    if (non_finite_.empty()) return {};
+    return Error{Code::bad_file, fmt::format("{}: {} of some token is not finite: the weights may be broken (fewbit inspect --check looks)",
+                                             p_.file.path(), non_finite_)};
+  }
   void record_launches(std::vector<kernel::Launch>* to) override { ctx_.launches = to; }
   void tap_inputs(InputTap tap) override { tap_ = std::move(tap); }
   void trace_layers(LayerTrace trace) override { trace_ = std::move(trace); }
@@ -75,10 +80,10 @@ class EngineImpl final : public Engine {
   int vocab() const { return model_->config().n_vocab; }
   Status check(std::span<const StepItem> items) const;
   // All items in passes; `wanted` logits go to `logits` (host) or, with `ids`, their argmax there.
-  void run(std::span<const StepItem> items, f32* logits, Token* ids);
+  Status run(std::span<const StepItem> items, f32* logits, Token* ids);
   int fill(std::span<const StepItem> items, size_t& item, int& at);
   void pass(int wanted, f32* logits, Token* ids);
-  void report_non_finite();
+  void note_non_finite(std::span<const f32> logits);
 
   Prepared p_;
   ModelInfo info_;
@@ -90,7 +95,7 @@ class EngineImpl final : public Engine {
   model::InputTap tap_;
   model::LayerTrace trace_;
   int non_finite_layer_ = -1;
-  bool reported_non_finite_ = false;
+  std::string non_finite_;
 
   // The arrays of kernel::Batch, one after another in one allocation, filled here and uploaded as one.
   struct Arrays {
@@ -100,6 +105,7 @@ class EngineImpl final : public Engine {
   kernel::Batch batch_;
   std::vector<f32> host_logits_;
   std::vector<Token> host_ids_;
+  std::vector<int> lengths_;  // of the step's sequences before it
 };
 
 Status EngineImpl::load() {
@@ -113,7 +119,11 @@ Status EngineImpl::load() {
     if (p_.device->kind() == DeviceKind::cpu) p_.device->zero(to.data(), to.bytes());
     return {};
   };
-  if (!o.synthetic.empty()) { FEWBIT_TRY(p_.file, open_file(o, true)); }
+  if (!o.synthetic.empty()) {
+    p_.file = gguf::File();  // its vocabulary is large: not two of them
+    FEWBIT_TRY(p_.file, open_file(o, true));
+  }
+  if (o.cancel && *o.cancel) return Error{Code::cancelled, "cancelled while loading"};
   FEWBIT_OK(get(p_.scratch_bytes, scratch_));
   ctx_.scratch = scratch_.data();
   ctx_.scratch_bytes = scratch_.bytes();
@@ -139,6 +149,7 @@ Status EngineImpl::load() {
   batch_.max_pages = cache_.max_pages();
   if (p_.device->kind() != DeviceKind::cpu) host_logits_.resize(size_t(o.logits) * size_t(vocab()));
   host_ids_.reserve(size_t(o.ubatch));
+  lengths_.reserve(size_t(o.n_seqs));
 
   const model::Config& c = model_->config();
   for (const gguf::Tensor& t : p_.file.tensors()) info_.parameters += t.elements();
@@ -227,10 +238,13 @@ void EngineImpl::pass(int wanted, f32* logits, Token* ids) {
   pass.tap = tap_ ? &tap_ : nullptr;
   pass.trace = trace_ ? &trace_ : nullptr;
   pass.non_finite_layer = host_memory ? &non_finite_layer_ : nullptr;
+  // A few columns are done before anybody notices; what is recorded for a GPU must be whole.
+  pass.cancel = host_memory && batch_.cols > 16 ? p_.options.cancel : nullptr;
 
   auto head = [&](const f32* x, int from, int count, f32* to) {
     const i32* some = index ? index + from : nullptr;
     model_->head(pass, some ? x : x + i64(from) * model_->config().n_embd, some, count, to);
+    if (host_memory) note_non_finite({to, size_t(count) * size_t(vocab())});
     if (ids) ctx_.k->argmax(ctx_, to, vocab(), count, ids_.as<i32>() + from);
   };
   bool direct = host_memory && !ids && logits;  // CPU: logits are written where the caller reads them
@@ -245,6 +259,7 @@ void EngineImpl::pass(int wanted, f32* logits, Token* ids) {
     if (wanted && !ids) p_.device->download(logits, logits_.data(), u64(wanted) * u64(vocab()) * sizeof(f32));
   } else {
     f32* x = model_->trunk(pass);
+    if (pass.cancelled()) return;
     for (int from = 0; from < wanted; from += capacity) {
       int n = std::min(capacity, wanted - from);
       f32* to = direct ? logits + i64(from) * vocab() : logits_.as<f32>();
@@ -255,24 +270,40 @@ void EngineImpl::pass(int wanted, f32* logits, Token* ids) {
   if (wanted && ids) p_.device->download(ids, ids_.data(), u64(wanted) * sizeof(i32));
 }
 
-void EngineImpl::report_non_finite() {
-  if (non_finite_layer_ < 0 || reported_non_finite_) return;
-  reported_non_finite_ = true;
-  log::warn("{}: the output of layer {} is not finite; the tokens it belongs to have no meaning", info_.name, non_finite_layer_);
+// Once, at the first of them.
+void EngineImpl::note_non_finite(std::span<const f32> logits) {
+  if (!non_finite_.empty()) return;
+  if (non_finite_layer_ >= 0) {
+    non_finite_ = fmt::format("the output of layer {}", non_finite_layer_);
+  } else if (!model::all_finite(logits)) {
+    non_finite_ = "the row of logits";
+  }
 }
 
-void EngineImpl::run(std::span<const StepItem> items, f32* logits, Token* ids) {
-  for (const StepItem& it : items) cache_.reserve(it.seq.index, int(it.tokens.size()));
+Status EngineImpl::run(std::span<const StepItem> items, f32* logits, Token* ids) {
+  auto cancelled = [&] { return p_.options.cancel && *p_.options.cancel; };
+  if (cancelled()) return Error{Code::cancelled, "cancelled"};
+  std::vector<int>& before = lengths_;
+  before.clear();
+  for (const StepItem& it : items) {
+    before.push_back(cache_.length(it.seq.index));
+    cache_.reserve(it.seq.index, int(it.tokens.size()));
+  }
   size_t item = 0;
   int at = 0;
   while (item < items.size()) {
     int wanted = fill(items, item, at);
     if (batch_.cols == 0) break;
     pass(wanted, logits, ids);
+    if (cancelled() && (item < items.size() || batch_.cols > 16)) {
+      for (size_t i = 0; i < items.size(); i++) cache_.truncate(items[i].seq.index, before[i]);
+      return Error{Code::cancelled, "cancelled"};
+    }
     if (logits) logits += i64(wanted) * vocab();
     if (ids) ids += wanted;
   }
-  report_non_finite();
+  note_non_finite({});
+  return {};
 }
 
 Result<std::span<const f32>> EngineImpl::step(std::span<const StepItem> items) {
@@ -284,7 +315,7 @@ Result<std::span<const f32>> EngineImpl::step(std::span<const StepItem> items) {
   bool planned = p_.device->kind() == DeviceKind::cpu && wanted <= size_t(p_.options.logits);
   if (!planned && host_logits_.size() < n) host_logits_.resize(n);
   f32* to = planned ? logits_.as<f32>() : host_logits_.data();
-  run(items, to, nullptr);
+  FEWBIT_OK(run(items, to, nullptr));
   return std::span<const f32>(to, n);
 }
 
@@ -293,7 +324,7 @@ Result<std::span<const Token>> EngineImpl::step_argmax(std::span<const StepItem>
   size_t wanted = 0;
   for (const StepItem& it : items) wanted += it.want.size();
   if (host_ids_.size() < wanted) host_ids_.resize(wanted);
-  run(items, nullptr, host_ids_.data());
+  FEWBIT_OK(run(items, nullptr, host_ids_.data()));
   return std::span<const Token>(host_ids_.data(), wanted);
 }
 
@@ -306,7 +337,10 @@ Result<MemoryPlan> Engine::plan(const EngineOptions& options) {
 
 Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
   FEWBIT_TRY(Prepared p, prepare(options));
-  log::info("memory: {}", p.plan.text());
+  return load(std::move(p));
+}
+
+Result<std::unique_ptr<Engine>> Engine::load(Prepared p) {
   auto engine = std::make_unique<EngineImpl>(std::move(p));
   FEWBIT_OK(engine->load());
   return std::unique_ptr<Engine>(std::move(engine));

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
+#include "base/clock.h"
 
 namespace fewbit::runtime {
-
-static f64 now() { return std::chrono::duration<f64>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 Result<GenerateResult> generate(Engine& engine, SequenceId seq, std::span<const Token> prompt, Sampler& sampler, const GenerateOptions& o,
                                 const std::function<void(const std::string&)>& emit) {
@@ -20,7 +18,6 @@ Result<GenerateResult> generate(Engine& engine, SequenceId seq, std::span<const 
   if (!tokenizer) return Error{Code::unsupported, engine.tokenizer_problem()};
 
   GenerateResult r;
-  r.prompt_tokens = int(prompt.size());
   text::Stream stream(*tokenizer, o.stop, o.special);
   auto show = [&](const std::string& s) {
     if (s.empty()) return;
@@ -30,16 +27,20 @@ Result<GenerateResult> generate(Engine& engine, SequenceId seq, std::span<const 
   auto cancelled = [&] { return o.cancel && o.cancel->load(); };
   for (Token t : prompt) sampler.accept(t);
 
-  f64 t0 = now();
+  f64 t0 = now_s();
   std::span<const f32> logits;
   for (size_t at = 0; at < prompt.size() && !cancelled(); at += size_t(ubatch)) {  // in passes, so that Ctrl-C is heard
     const size_t end = std::min(prompt.size(), at + size_t(ubatch));
     StepItem item{seq, {prompt.begin() + i64(at), prompt.begin() + i64(end)}, {}};
     if (end == prompt.size()) item.want = {int(end - at) - 1};
-    FEWBIT_TRY(logits, engine.step({&item, 1}));
+    auto out = engine.step({&item, 1});
+    if (!out.ok() && out.error().code == Code::cancelled) break;
+    FEWBIT_TRY(logits, std::move(out));
+    FEWBIT_OK(engine.finite());
+    r.prompt_tokens = int(end);
   }
-  r.prefill_s = now() - t0;
-  t0 = now();
+  r.prefill_s = now_s() - t0;
+  t0 = now_s();
   StepItem item{seq, {0}, {0}};
   while (true) {
     if (cancelled()) {
@@ -71,9 +72,12 @@ Result<GenerateResult> generate(Engine& engine, SequenceId seq, std::span<const 
       break;
     }
     item.tokens[0] = next;
-    FEWBIT_TRY(logits, engine.step({&item, 1}));
+    auto out = engine.step({&item, 1});
+    if (!out.ok() && out.error().code == Code::cancelled) continue;  // the loop's head says the rest
+    FEWBIT_TRY(logits, std::move(out));
+    FEWBIT_OK(engine.finite());
   }
-  r.decode_s = now() - t0;
+  r.decode_s = now_s() - t0;
   if (!stream.stopped()) show(stream.finish());
   return r;
 }

@@ -24,7 +24,7 @@ struct GenerateResult {
   StopReason reason = StopReason::length;
   std::vector<Token> tokens;  // sampled ones; the end-of-turn token is the last if there was one
   std::string text;
-  int prompt_tokens = 0;
+  int prompt_tokens = 0;  // read; fewer than given if cancelled
   f64 prefill_s = 0, decode_s = 0;
   f64 prefill_rate() const { return prefill_s > 0 ? prompt_tokens / prefill_s : 0; }
   // The first token comes out of the prefill; the others each cost one step.

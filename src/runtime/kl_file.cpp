@@ -6,31 +6,27 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
 namespace fewbit::runtime {
 
 static constexpr char magic[8] = {'F', 'E', 'W', 'B', 'I', 'T', 'K', 'L'};
+
+static constexpr u32 version = 2;
 
 static Error io(const std::string& path, const char* what) {
   return {Code::io, fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
 }
 
 Result<KlFile> KlFile::create(const std::string& path, int vocab, int n_ctx, int chunks, std::span<const i32> tokens) {
-  std::error_code ec;
-  if (std::filesystem::exists(path, ec) && !std::filesystem::is_regular_file(path, ec)) {
-    return Error{Code::io, fmt::format("{}: is not a regular file and will not be replaced", path)};
-  }
   KlFile f;
   f.path_ = path;
-  f.temporary_ = path + ".part";
-  f.file_.reset(std::fopen(f.temporary_.c_str(), "wb"));
-  if (!f.file_) return io(f.temporary_, "cannot create");
-  const u32 head[4] = {1, u32(vocab), u32(n_ctx), u32(chunks)};
-  bool good = std::fwrite(magic, 1, 8, f.file_.get()) == 8 && std::fwrite(head, 4, 4, f.file_.get()) == 4 &&
-              std::fwrite(tokens.data(), 4, tokens.size(), f.file_.get()) == tokens.size();
-  if (!good) return io(f.temporary_, "cannot write");
-  f.codes_.resize(size_t(vocab));
+  FEWBIT_TRY(f.out_, NewFile::create(path));
+  const u32 head[4] = {version, u32(vocab), u32(n_ctx), u32(chunks)};
+  const u64 position = sizeof(f64) + u64(vocab) * sizeof(f32), positions = u64(chunks) * u64(n_ctx - 1 - n_ctx / 2);
+  FEWBIT_OK(f.out_->reserve(sizeof magic + sizeof head + tokens.size_bytes() + position * positions));
+  FEWBIT_OK(f.out_->write(magic, sizeof magic));
+  FEWBIT_OK(f.out_->write(head, sizeof head));
+  FEWBIT_OK(f.out_->write(tokens.data(), tokens.size_bytes()));
   return f;
 }
 
@@ -41,10 +37,11 @@ Result<KlFile> KlFile::open(const std::string& path, int vocab, int n_ctx, int c
   if (!f.file_) return io(path, "cannot open");
   char m[8];
   u32 head[4];
-  if (std::fread(m, 1, 8, f.file_.get()) != 8 || std::memcmp(m, magic, 8) != 0 || std::fread(head, 4, 4, f.file_.get()) != 4 ||
-      head[0] != 1) {
+  if (std::fread(m, 1, 8, f.file_.get()) != 8 || std::memcmp(m, magic, 8) != 0 || std::fread(head, 4, 4, f.file_.get()) != 4) {
     return Error{Code::bad_file, fmt::format("{}: not a file of perplexity --kl-save", path)};
   }
+  if (head[0] != version)
+    return Error{Code::bad_file, fmt::format("{}: a --kl-save file of version {}, this program reads version {}", path, head[0], version)};
   if (head[1] != u32(vocab) || head[2] != u32(n_ctx)) {
     return Error{Code::bad_file, fmt::format("{}: saved with a vocabulary of {} and windows of {}, here they are {} and {}", path, head[1],
                                              head[2], vocab, n_ctx)};
@@ -60,36 +57,23 @@ Result<KlFile> KlFile::open(const std::string& path, int vocab, int n_ctx, int c
       return Error{Code::bad_file, fmt::format("{}: saved over another text (window {} differs)", path, c)};
     }
   }
-  f.codes_.resize(size_t(vocab));
   return f;
 }
 
-Status KlFile::write(std::span<const f32> log_p, f32 nll) {
-  const auto [lo, hi] = std::minmax_element(log_p.begin(), log_p.end());
-  const f32 top = *hi, range = std::min(32.0f, top - *lo);
-  const f32 step = range > 0 ? range / 65535 : 1;
-  for (size_t i = 0; i < log_p.size(); i++) codes_[i] = u16(std::min(65535.0f, std::round((top - log_p[i]) / step)));
-  const f32 head[3] = {nll, top, step};
-  if (std::fwrite(head, 4, 3, file_.get()) != 3 || std::fwrite(codes_.data(), 2, codes_.size(), file_.get()) != codes_.size())
-    return io(temporary_, "cannot write");
-  return {};
+Status KlFile::write(std::span<const f32> log_p, f64 nll) {
+  FEWBIT_OK(out_->write(&nll, sizeof nll));
+  return out_->write(log_p.data(), log_p.size_bytes());
 }
 
-Status KlFile::read(std::span<f32> log_p, f32& nll) {
-  f32 head[3];
-  if (std::fread(head, 4, 3, file_.get()) != 3 || std::fread(codes_.data(), 2, codes_.size(), file_.get()) != codes_.size()) {
+Status KlFile::read(std::span<f32> log_p, f64& nll) {
+  if (std::fread(&nll, sizeof nll, 1, file_.get()) != 1 ||
+      std::fread(log_p.data(), sizeof(f32), log_p.size(), file_.get()) != log_p.size()) {
     return Error{Code::bad_file, fmt::format("{}: ends too early", path_)};
   }
-  nll = head[0];
-  for (size_t i = 0; i < log_p.size(); i++) log_p[i] = head[1] - head[2] * f32(codes_[i]);
+  if (!std::isfinite(nll)) return Error{Code::bad_file, fmt::format("{}: holds a prediction that is not finite", path_)};
   return {};
 }
 
-Status KlFile::finish() {
-  if (std::fflush(file_.get()) != 0) return io(temporary_, "cannot write");
-  file_.reset();
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return io(path_, "cannot rename to");
-  return {};
-}
+Status KlFile::finish() { return out_->publish(); }
 
 }  // namespace fewbit::runtime

@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 
+#include "base/clock.h"
 #include "runtime/kl_file.h"
 
 namespace fewbit::runtime {
-
-static f64 now() { return std::chrono::duration<f64>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // logits -> ln p in place, sums in double.
 static void log_softmax(std::span<f32> x) {
@@ -39,16 +37,19 @@ struct Counter {
   std::optional<KlFile> save, base;
   std::vector<f32> base_p;
 
+  bool needs_all() const { return save || base; }
+
   Status add(std::span<f32> logits, Token next) {
-    f64 nll;
-    if (!save && !base) {
-      nll = nll_of(logits, next);
-    } else {
+    const f64 nll = nll_of(logits, next);
+    if (needs_all()) {
       log_softmax(logits);
-      nll = -f64(logits[size_t(next)]);
-      if (save) FEWBIT_OK(save->write(logits, f32(nll)));
+      if (save) FEWBIT_OK(save->write(logits, nll));
       if (base) FEWBIT_OK(compare(logits));
     }
+    return add(nll);
+  }
+
+  Status add(f64 nll) {
     if (!std::isfinite(nll))
       return Error{Code::bad_file, fmt::format("prediction {} is not finite: the model's weights or the path are broken", n)};
     sum += nll;
@@ -58,12 +59,16 @@ struct Counter {
   }
 
   Status compare(std::span<const f32> log_p) {
-    f32 base_nll;
+    f64 base_nll;
     base_p.resize(log_p.size());
     FEWBIT_OK(base->read(base_p, base_nll));
-    base_sum += f64(base_nll);
+    base_sum += base_nll;
     f64 d = 0;
-    for (size_t i = 0; i < log_p.size(); i++) d += std::exp(f64(base_p[i])) * (f64(base_p[i]) - f64(log_p[i]));
+    for (size_t i = 0; i < log_p.size(); i++) {
+      if (f64 p = std::exp(f64(base_p[i])); p > 0) d += p * (f64(base_p[i]) - f64(log_p[i]));  // 0 ln 0 = 0
+    }
+    if (!std::isfinite(d))
+      return Error{Code::bad_file, fmt::format("prediction {}: the distance from the stored one is not finite", kl.size())};
     kl.push_back(std::max(0.0, d));
     same_top +=
         std::max_element(log_p.begin(), log_p.end()) - log_p.begin() == std::max_element(base_p.begin(), base_p.end()) - base_p.begin();
@@ -88,17 +93,22 @@ struct Counter {
 
 }  // namespace
 
-Result<PerplexityResult> perplexity(Engine& engine, std::span<const Token> tokens, const PerplexityOptions& o) {
-  const int vocab = engine.info().vocab, n_ctx = o.n_ctx;
-  if (n_ctx < 4) return Error{Code::invalid_argument, fmt::format("-c {}: perplexity needs windows of at least 4 tokens", n_ctx)};
+Status check_text(std::span<const Token> tokens, const PerplexityOptions& o, int vocab) {
+  if (o.n_ctx < 4) return Error{Code::invalid_argument, fmt::format("-c {}: perplexity needs windows of at least 4 tokens", o.n_ctx)};
   for (size_t i = 0; i < tokens.size(); i++) {
     if (tokens[i] < 0 || tokens[i] >= vocab) {
       return Error{Code::invalid_argument, fmt::format("token {} of the text is {}, the vocabulary has {}", i, tokens[i], vocab)};
     }
   }
-  const int all = int(i64(tokens.size()) / n_ctx), chunks = o.chunks > 0 ? std::min(o.chunks, all) : all;
-  if (chunks < 1) return Error{Code::invalid_argument, fmt::format("the text has {} tokens, one window needs {}", tokens.size(), n_ctx)};
+  if (i64(tokens.size()) < o.n_ctx)
+    return Error{Code::invalid_argument, fmt::format("the text has {} tokens, one window needs {} (-c)", tokens.size(), o.n_ctx)};
+  return {};
+}
 
+Result<PerplexityResult> perplexity(Engine& engine, std::span<const Token> tokens, const PerplexityOptions& o) {
+  const int vocab = engine.info().vocab, n_ctx = o.n_ctx;
+  FEWBIT_OK(check_text(tokens, o, vocab));
+  const int all = int(i64(tokens.size()) / n_ctx), chunks = o.chunks > 0 ? std::min(o.chunks, all) : all;
   std::vector<Token> text(tokens.begin(), tokens.begin() + i64(chunks) * n_ctx);
   if (const text::Tokenizer* t = engine.tokenizer(); t && t->add_bos() && t->bos() >= 0) {
     for (int c = 0; c < chunks; c++) text[size_t(c) * size_t(n_ctx)] = t->bos();
@@ -107,21 +117,31 @@ Result<PerplexityResult> perplexity(Engine& engine, std::span<const Token> token
   if (!o.kl_save.empty()) { FEWBIT_TRY(count.save, KlFile::create(o.kl_save, vocab, n_ctx, chunks, text)); }
   if (!o.kl_base.empty()) { FEWBIT_TRY(count.base, KlFile::open(o.kl_base, vocab, n_ctx, chunks, text)); }
 
-  const int first = n_ctx / 2, group = std::max(1, engine.options().n_seqs);
+  // Stored log-probabilities are read and written in the order of the text, so then windows come one by one.
+  const int first = n_ctx / 2, group = count.needs_all() ? 1 : std::max(1, engine.options().n_seqs);
   // Logits of this many positions are held at once.
-  const int piece = std::max(1, std::min({n_ctx, engine.options().ubatch, int((i64(256) << 20) / (i64(vocab) * 4 * group))}));
-  const f64 t0 = now();
+  const int piece = std::max(1, std::min({n_ctx, engine.options().ubatch, engine.options().logits / group}));
+  std::vector<f32> own;  // one row of logits
+  f64 so_far = 0;
+  i64 n_so_far = 0;
+  const f64 t0 = now_s();
+  auto cancelled = [&](int done) {
+    return Error{Code::cancelled, fmt::format("cancelled after {} of {} windows{}", done, chunks,
+                                              done ? fmt::format(", whose perplexity is {:.4f}", std::exp(so_far / f64(n_so_far))) : "")};
+  };
   for (int c = 0; c < chunks; c += group) {
     const int n = std::min(group, chunks - c);
+    so_far = count.sum;  // of whole windows
+    n_so_far = count.n;
     std::vector<SequenceId> seqs;
     for (int i = 0; i < n; i++) {
       FEWBIT_TRY(SequenceId s, engine.new_sequence());
       seqs.push_back(s);
     }
     // nll of a group's windows is counted window by window, so that the sums do not depend on the grouping.
-    std::vector<std::vector<f32>> kept(n > 1 ? size_t(n) : 0);
+    std::vector<std::vector<f64>> kept(n > 1 ? size_t(n) : 0);
     for (int at = 0; at < n_ctx - 1; at += piece) {
-      if (o.cancel && o.cancel->load()) return Error{Code::cancelled, "cancelled"};
+      if (o.cancel && o.cancel->load()) return cancelled(c);
       const int end = std::min(at + piece, n_ctx - 1);
       std::vector<StepItem> items;
       for (int i = 0; i < n; i++) {
@@ -130,24 +150,26 @@ Result<PerplexityResult> perplexity(Engine& engine, std::span<const Token> token
         for (int p = std::max(first, at); p < end; p++) item.want.push_back(p - at);
         items.push_back(std::move(item));
       }
-      FEWBIT_TRY(std::span<const f32> logits, engine.step(items));
+      auto out = engine.step(items);
+      if (!out.ok() && out.error().code == Code::cancelled) return cancelled(c);
+      FEWBIT_TRY(std::span<const f32> logits, std::move(out));
+      FEWBIT_OK(engine.finite());
       size_t row = 0;
       for (int i = 0; i < n; i++) {
         const Token* w = text.data() + i64(c + i) * n_ctx;
         for (int p = std::max(first, at); p < end; p++, row++) {
-          std::vector<f32> x(logits.begin() + i64(row) * vocab, logits.begin() + i64(row + 1) * vocab);
+          std::span<const f32> x = logits.subspan(row * size_t(vocab), size_t(vocab));
           if (n > 1) {
-            kept[size_t(i)].insert(kept[size_t(i)].end(), x.begin(), x.end());
+            kept[size_t(i)].push_back(nll_of(x, w[p + 1]));
           } else {
-            FEWBIT_OK(count.add(x, w[p + 1]));
+            own.assign(x.begin(), x.end());
+            FEWBIT_OK(count.add(own, w[p + 1]));
           }
         }
       }
     }
-    for (size_t i = 0; i < kept.size(); i++) {
-      const Token* w = text.data() + i64(c + int(i)) * n_ctx;
-      for (int p = first; p < n_ctx - 1; p++) FEWBIT_OK(count.add({kept[i].data() + i64(p - first) * vocab, size_t(vocab)}, w[p + 1]));
-    }
+    for (const std::vector<f64>& window : kept)
+      for (f64 nll : window) FEWBIT_OK(count.add(nll));
     for (SequenceId s : seqs) engine.free_sequence(s);
     if (o.progress) o.progress(c + n, chunks, std::exp(count.sum / f64(count.n)));
   }
@@ -162,7 +184,7 @@ Result<PerplexityResult> perplexity(Engine& engine, std::span<const Token> token
   r.n_ctx = n_ctx;
   r.tokens = i64(tokens.size());
   r.counted = count.n;
-  r.seconds = now() - t0;
+  r.seconds = now_s() - t0;
   if (count.base) {
     r.has_kl = true;
     r.kl = count.statistics();

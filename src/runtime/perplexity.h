@@ -36,6 +36,9 @@ struct PerplexityResult {
   KlStatistics kl;
 };
 
+// What perplexity() refuses before it computes anything: too short a text, ids that the vocabulary lacks.
+Status check_text(std::span<const Token> tokens, const PerplexityOptions& options, int vocab);
+
 // The engine must have room for n_ctx positions; with n_seqs > 1 several windows are evaluated together.
 Result<PerplexityResult> perplexity(Engine& engine, std::span<const Token> tokens, const PerplexityOptions& options);
 

@@ -53,7 +53,7 @@ Status check_kernel_limits(const model::Config& c) {
 
 // The largest context that fits beside everything else, in whole pages; 0 if none does.
 i64 context_that_fits(const Prepared& p, StateOptions o, u64 rope_row) {
-  u64 fixed = p.plan.total() - p.plan.kv - rope_row * u64(p.options.n_ctx);
+  u64 fixed = p.plan.steady() - p.plan.kv - rope_row * u64(p.options.n_ctx);
   if (fixed >= p.plan.available) return 0;
   o.n_ctx = StateCache::page_tokens;
   u64 page = StateCache::kv_bytes(p.state, o) + rope_row * u64(StateCache::page_tokens);
@@ -85,7 +85,10 @@ std::string MemoryPlan::text() const {
   if (weights_packed && weights_mapped) t += fmt::format(" ({} packed)", size_text(weights_packed));
   t += fmt::format(", KV {}", size_text(kv));
   if (state) t += fmt::format(", state {}", size_text(state));
-  return t + fmt::format(", scratch {}, other {}", size_text(scratch), size_text(other));
+  t += fmt::format(", scratch {}, other {}", size_text(scratch), size_text(other));
+  if (loading > steady()) t += fmt::format("; {} while loading", size_text(loading));
+  if (probe) t += fmt::format("; before that {} to measure the bandwidth", size_text(probe));
+  return t;
 }
 
 Result<gguf::File> open_file(const EngineOptions& o, bool fill) {
@@ -95,6 +98,7 @@ Result<gguf::File> open_file(const EngineOptions& o, bool fill) {
   s.seed = o.seed;
   s.n_threads = o.threads;
   s.fill = fill;
+  s.cancel = o.cancel;
   return gguf::synthesize(s);
 }
 
@@ -103,8 +107,10 @@ model::LoadOptions load_options(const EngineOptions& o, bool dry) {
   l.place.repack = o.repack;
   l.act_int8 = o.act_int8;
   l.positions = o.n_ctx;
+  l.in_memory = !o.synthetic.empty();
   l.dry = dry;
   l.omit = model::omissions_from_environment();
+  l.cancel = o.cancel;
   if (!dry) l.progress = o.progress;
   return l;
 }
@@ -121,10 +127,6 @@ Result<Prepared> prepare(const EngineOptions& options) {
 
   if (o.act_int8) o.path = kernel::Path::exact;  // a reference mode: one rounding, everything else exact
   if (o.path == kernel::Path::exact) o.k_type = o.v_type = Type::F32;
-  if (o.n_ctx == 0) o.n_ctx = std::min(4096, config.n_ctx_train);
-  o.ubatch = int(std::min<i64>(o.ubatch, i64(o.n_ctx) * o.n_seqs));
-  if (o.logits == 0) o.logits = std::max(o.n_seqs, 16);
-  FEWBIT_TRY(p.kernels, kernel::kernels_for(*p.device, o.path));
 
   if (!p.file.find("tokenizer.ggml.model")) {
     p.tokenizer_problem = "the file has no vocabulary (tokenizer.ggml.model)";
@@ -133,6 +135,21 @@ Result<Prepared> prepare(const EngineOptions& options) {
   } else {
     p.tokenizer_problem = t.error().what;
   }
+
+  p.n_vocab = config.n_vocab;
+  p.n_ctx_train = config.n_ctx_train;
+  i64 need = 0;
+  if (o.positions) { FEWBIT_TRY(need, o.positions(p)); }
+  if (need > (o.n_ctx ? o.n_ctx : config.n_ctx_train)) {
+    std::string why = o.n_ctx ? fmt::format("the context (-c) has {}", o.n_ctx)
+                              : fmt::format("the model was trained for {} (-c {} goes beyond)", config.n_ctx_train, need);
+    return Error{Code::invalid_argument, fmt::format("{} positions are needed, {}", need, why)};
+  }
+  if (o.n_ctx == 0) o.n_ctx = need ? int(need) : std::min(4096, config.n_ctx_train);
+  o.ubatch = int(std::min<i64>(o.ubatch, i64(o.n_ctx) * o.n_seqs));
+  if (o.logits == 0) o.logits = std::max(o.n_seqs, 16);
+  o.logits = std::max(o.logits, int(std::min(o.logits_bytes / (u64(config.n_vocab) * sizeof(f32)), u64(o.ubatch))));
+  FEWBIT_TRY(p.kernels, kernel::kernels_for(*p.device, o.path));
 
   kernel::Ctx ctx;
   ctx.device = p.device.get();
@@ -147,12 +164,15 @@ Result<Prepared> prepare(const EngineOptions& options) {
   int heads = 1;
   for (const auto& l : config.layers) heads = std::max(heads, l.n_heads);
   p.arena_bytes = dry->arena_bytes(ctx, o.ubatch, std::min(o.ubatch, o.logits));
+  const bool cpu = p.device->kind() == DeviceKind::cpu;
+  // A GPU may split the head's sums into parts that need room; a CPU does not, and 512 rows of logits are half a gigabyte.
   p.scratch_bytes =
-      p.kernels->scratch_bytes(o.ubatch * std::max(1, config.experts.used), dry->max_width(), heads, config.head_dim, o.n_ctx);
+      p.kernels->scratch_bytes(o.ubatch * std::max(1, config.experts.used), dry->max_width(!cpu), heads, config.head_dim, o.n_ctx);
 
-  bool cpu = p.device->kind() == DeviceKind::cpu;
   MemoryPlan& m = p.plan;
   u64 resident = cpu ? resident_bytes() : 0;
+  if (cpu && o.probe_bytes) m.probe = resident + o.probe_bytes;
+  m.loading = resident + p.scratch_bytes + dry->footprint().peak;
   m.weights_mapped = dry->footprint().mapped;
   m.weights_packed = dry->footprint().packed;
   m.kv = StateCache::kv_bytes(p.state, p.state_options);

@@ -16,6 +16,7 @@ struct Prepared {
   std::string tokenizer_problem;
   std::unique_ptr<Device> device;
   const kernel::Kernels* kernels = nullptr;
+  int n_vocab = 0, n_ctx_train = 0;
   model::StateSpec state;
   StateOptions state_options;
   u64 arena_bytes = 0, scratch_bytes = 0;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace fewbit::runtime {
 
 Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options) : engine_(engine), options_(options) {}
@@ -137,6 +139,10 @@ Result<bool> Scheduler::step() {
     size_t at = 0, vocab = size_t(engine_.info().vocab);
     for (Job* j : of_item_)
       if (j->wants) choose(*j, j->sampler.sample(logits.subspan(vocab * at++, vocab)));
+  }
+  if (Status s = engine_.finite(); !s.ok() && !warned_) {  // the other sequences go on
+    warned_ = true;
+    log::warn("{}", s.error().what);
   }
   sweep();
   return !running_.empty() || !waiting_.empty();

@@ -72,6 +72,7 @@ class Scheduler {
   std::vector<Job*> of_item_;
   size_t n_items_ = 0;
   RequestId next_ = 1;
+  bool warned_ = false;  // of numbers that are not finite: once
 };
 
 }  // namespace fewbit::runtime
