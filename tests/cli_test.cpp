@@ -1,54 +1,9 @@
 // The contract of the command line (docs/cli.md): exit codes, one-line errors, keys that scripts read.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <string>
-
 #include "base/json.h"
+#include "cli_call.h"
 
-namespace fs = std::filesystem;
 using fewbit::Json;
-
-namespace {
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-std::string slurp(const fs::path& p) {
-  std::ifstream in(p, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// Through the shell: the arguments below are our own.
-Outcome call(const std::string& args, const std::string& input = "") {
-  static int n = 0;
-  const fs::path dir = fs::path(testing::TempDir()) / ("fewbit_cli_" + std::to_string(getpid()) + "_" + std::to_string(n++));
-  fs::create_directories(dir);
-  std::ofstream(dir / "in", std::ios::binary) << input;
-  const std::string cmd = std::string(FEWBIT_BINARY) + " " + args + " < " + (dir / "in").string() + " > " + (dir / "out").string() +
-                          " 2> " + (dir / "err").string();
-  Outcome r;
-  const int status = std::system(cmd.c_str());
-  r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  r.out = slurp(dir / "out");
-  r.err = slurp(dir / "err");
-  fs::remove_all(dir);
-  return r;
-}
-
-int lines(const std::string& s) { return int(std::count(s.begin(), s.end(), '\n')); }
-
-const std::string dense = std::string(FEWBIT_SOURCE_DIR) + "/models/mini-dense.pq2_0.gguf";
-
-}  // namespace
+using namespace fewbit::cli_test;
 
 TEST(Cli, WrongCallsExitTwoWithOneLineThatNamesTheOption) {
   const struct {
@@ -60,7 +15,7 @@ TEST(Cli, WrongCallsExitTwoWithOneLineThatNamesTheOption) {
       {"eval --tokens 1,x", "'x'"},
       {"eval --tokens 1,99999999 --exact", "99999999"},
       {"eval --tokens 1 --ubatch -3", "--ubatch"},
-      {"eval --tokens 1 -t 0", "--threads"},
+      {"eval --tokens 1 -t 0", "-t: '0'"},
       {"eval --tokens 1 -ctk q5_0", "-ctk"},
       {"eval --tokens 1 -ctk", "ctk"},
       {"decode --type Q9_9 a b", "Q9_9"},
@@ -79,6 +34,80 @@ TEST(Cli, WrongCallsExitTwoWithOneLineThatNamesTheOption) {
     EXPECT_EQ(lines(r.err), 1) << c.args << "\n" << r.err;
     EXPECT_NE(r.err.find(c.names), std::string::npos) << c.args << "\n" << r.err;
     EXPECT_EQ(r.out, "") << c.args;
+  }
+}
+
+// Every kind of value: the option as it was typed, and what is allowed.
+TEST(Cli, BadValuesNameTheOptionAsTypedAndTheRange) {
+  const struct {
+    const char *args, *names, *allowed;
+  } cases[] = {
+      {"run -p x --temp nan", "--temp: 'nan'", "0 to 100"},
+      {"run -p x --temp inf", "--temp: 'inf'", "0 to 100"},
+      {"run -p x --temp -1", "--temp: '-1'", "0 to 100"},
+      {"run -p x --top-p nan", "--top-p: 'nan'", "0 to 1"},
+      {"chat --min-p=-nan", "--min-p: '-nan'", "0 to 1"},
+      {"run -p x --repeat-penalty inf", "--repeat-penalty", "0.01 to 100"},
+      {"run -p x --presence-penalty nan", "--presence-penalty", "-100 to 100"},
+      {"chat --frequency-penalty 1e999", "--frequency-penalty", "-100 to 100"},
+      {"ceiling --seconds nan", "--seconds", "0.1 to 60"},
+      {"ab --plant nan x y", "--plant", "finite"},
+      {"ab --seconds inf x y", "--seconds", ""},
+      {"run -p x --seed 99999999999999999999", "--seed: '99999999999999999999'", "9223372036854775807"},
+      {"synth qwen3-0.6b Q2_0 /dev/null --seed -1", "--seed", "0 to"},
+      {"run -p x -t 0", "-t: '0'", "1 to"},
+      {"run -p x --threads=abc", "--threads: 'abc'", "1 to"},
+      {"run -p x -t 1024000", "-t: '1024000'", "cores"},
+      {"bench -t 1,99999", "-t: '99999'", "cores"},
+      {"quantize a b PQ2_0 -t 99999", "-t", "1 to"},
+      {"eval --tokens 1 -ub 0", "-ub: '0'", "1 to 65536"},
+      {"eval --tokens 1 --ubatch-size 70000", "--ubatch-size: '70000'", "1 to 65536"},
+      {"eval --tokens 1 -c -5", "-c: '-5'", "0 to"},
+      {"eval --tokens 1 -ngl many", "-ngl: 'many'", "-1 to"},
+      {"run -p x -n 1e3", "-n: '1e3'", "-1 to"},
+      {"run -p x -n 0x10", "-n: '0x10'", "-1 to"},
+      {"run -p x -n ''", "-n", ""},
+      {"encode --type PQ2_0 --row 0 a b", "--row: '0'", "1 to 1099511627776"},
+      {"tokenize -m '' x", "-m: must not be empty", ""},
+      {"eval --tokens 1 --logits ''", "--logits: must not be empty", ""},
+      {"run -p x --stop ''", "--stop: must not be empty", ""},
+      {"eval -p ''", "-p: must not be empty", ""},
+      {"run --file=", "--file", ""},
+      {"eval --tokens '' -p x", "--tokens", ""},
+      {"tokenize --pre foo x", "--pre: pre-tokeniser 'foo'", "llama-bpe"},
+      {"detokenize --pre foo 1", "--pre: pre-tokeniser 'foo'", "llama-bpe"},
+      {"perplexity -f x -c 3", "-c 3", "at least 4"},
+      {"bench -p 64 -n 0 -c 8", "-c 8", "64"},
+      {"run -p x --exact=7", "--exact: takes no value", ""},
+      {"run -p x -c", "-c: a value is missing", ""},
+      {"run -p x -t 1 -t 2", "-t: given more than once", ""},
+      {"--foo", "unknown option '--foo'", "run"},
+      {"-v", "a command is required", "run"},
+      {"run --foo 3 -p x", "unknown option '--foo'", "fewbit run --help"},
+      {"chat --sys x -p y", "unknown option '-p'", "fewbit chat --help"},
+      {"run extra -p x", "unexpected argument 'extra'", ""},
+      {"decode --type PQ2_0 a b c", "unexpected argument 'c'", "IN OUT"},
+      {"tokenize hello world", "unexpected argument 'world'", "TEXT"},
+      {"synth PQ2_0 qwen3-0.6b /dev/null", "SHAPE: 'PQ2_0'", "SHAPE TYPE OUT"},
+      {"synth qwen3-0.6b /dev/null PQ2_0", "TYPE: unknown type '/dev/null'", "PQ2_0"},
+      {"help run chat", "unexpected argument 'chat'", ""},
+  };
+  for (const auto& c : cases) {
+    Outcome r = call(c.args);
+    EXPECT_EQ(r.code, 2) << c.args << "\n" << r.err;
+    EXPECT_EQ(lines(r.err), 1) << c.args << "\n" << r.err;
+    for (const char* part : {c.names, c.allowed}) EXPECT_NE(r.err.find(part), std::string::npos) << c.args << ": " << part << "\n" << r.err;
+    EXPECT_EQ(r.out, "") << c.args;
+  }
+}
+
+TEST(Cli, PositionsBeyondTheModelAreRefused) {
+  for (const char* args : {"eval --tokens 1 --greedy 1000000", "launches -d 4000000", "eval --tokens 1,2,3 --greedy 9 -c 5"}) {
+    Outcome r = call(args + std::string(" -m ") + dense);
+    EXPECT_EQ(r.code, 1) << args << "\n" << r.err;
+    EXPECT_EQ(lines(r.err), 1) << args << "\n" << r.err;
+    EXPECT_NE(r.err.find("-c"), std::string::npos) << args << "\n" << r.err;
+    EXPECT_NE(r.err.find("positions are needed"), std::string::npos) << args << "\n" << r.err;
   }
 }
 

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
 #include "app/cli/common.h"
+#include "app/cli/values.h"
+#include "base/clock.h"
 #include "base/cpu_features.h"
 #include "kernel/ceiling.h"
 
@@ -32,8 +33,6 @@ struct Case {
   }
 };
 
-static f64 now() { return std::chrono::duration<f64>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // Ids spread over the vocabulary: the rows of the embedding differ, as in text.
 static std::vector<Token> ids(int n, int vocab, u32 seed) {
   std::vector<Token> t(static_cast<size_t>(n));
@@ -57,7 +56,7 @@ static Result<f64> time_case(Engine& e, const Case& c) {
     FEWBIT_TRY(auto logits, e.step({&item, 1}));
     (void)logits;
   }
-  f64 t0 = now();
+  f64 t0 = now_s();
   Token next = 1 % vocab;
   if (c.prompt) {
     StepItem item{seq, ids(c.prompt, vocab, 11), {c.prompt - 1}};
@@ -65,11 +64,12 @@ static Result<f64> time_case(Engine& e, const Case& c) {
     next = out[0];
   }
   for (int i = 0; i < c.gen; i++) {
+    FEWBIT_OK(check_cancel(""));
     StepItem item{seq, {next}, {0}};
     FEWBIT_TRY(auto out, e.step_argmax({&item, 1}));
     next = out[0];
   }
-  return now() - t0;
+  return now_s() - t0;
 }
 
 static std::vector<std::string> split(const std::string& s) {
@@ -129,8 +129,10 @@ struct Printer {
 };
 
 static Status bench_one(const BenchOptions& o, const runtime::EngineOptions& eo, const std::vector<Case>& cases, Printer& out) {
-  FEWBIT_TRY(auto engine, Engine::load(eo));
-  FEWBIT_TRY(kernel::Ceiling ceiling, kernel::measure_ceiling(engine->device()));
+  FEWBIT_TRY(auto prepared, runtime::prepare(eo));
+  // The probe's memory is many times the last cache: it is used and given back before the model takes its own.
+  FEWBIT_TRY(kernel::Ceiling ceiling, kernel::measure_ceiling(*prepared.device, 0.6, &Cancel::flag()));
+  FEWBIT_TRY(auto engine, ModelOptions::load(std::move(prepared)));
   const runtime::ModelInfo& info = engine->info();
   ThreadPool* pool = engine->device().pool();
   if (!o.no_warmup) {
@@ -141,7 +143,9 @@ static Status bench_one(const BenchOptions& o, const runtime::EngineOptions& eo,
   for (const Case& c : cases) {
     std::vector<f64> ts;
     for (int r = 0; r < o.reps; r++) {
+      FEWBIT_OK(check_cancel(""));
       FEWBIT_TRY(f64 s, time_case(*engine, c));
+      FEWBIT_OK(engine->finite());
       ts.push_back((c.prompt + c.gen) / s);
     }
     f64 mean = std::accumulate(ts.begin(), ts.end(), 0.0) / f64(ts.size()), var = 0;
@@ -200,25 +204,37 @@ static Status bench(BenchOptions& o) {
   FEWBIT_TRY(runtime::EngineOptions base, o.model.resolve());
   if (base.n_ctx == 0) base.n_ctx = int(longest);
   if (longest > base.n_ctx) usage(fmt::format("-c {}: a case needs {} positions", base.n_ctx, longest));
-  std::vector<i64> threads = o.threads.empty() ? std::vector<i64>{base.threads} : parse_ints("-t", o.threads, 1, 1024);
+  base.probe_bytes = kernel::ceiling_bytes();
+  std::vector<i64> threads = o.threads.empty() ? std::vector<i64>{base.threads} : parse_ints("-t", o.threads, 1, most_threads());
   std::vector<i64> ubatches = o.ubatches.empty() ? std::vector<i64>{base.ubatch} : parse_ints("-ub", o.ubatches, 1, 1 << 16);
+  std::vector<Type> k_types, v_types;
+  for (const std::string& k : split(o.k_types)) k_types.push_back(k.empty() ? base.k_type : cache_type("-ctk", k));
+  for (const std::string& v : split(o.v_types)) v_types.push_back(v.empty() ? base.v_type : cache_type("-ctv", v));
   Printer out{o.output};
-  for (i64 t : threads) {
-    for (i64 ub : ubatches) {
-      for (const std::string& k : split(o.k_types)) {
-        for (const std::string& v : split(o.v_types)) {
-          ModelOptions m = o.model;
-          if (!k.empty()) m.k_type = k;
-          if (!v.empty()) m.v_type = v;
-          FEWBIT_TRY(runtime::EngineOptions eo, m.resolve());
-          eo.n_ctx = base.n_ctx;
-          eo.threads = int(t);
-          eo.ubatch = int(ub);
-          FEWBIT_OK(bench_one(o, eo, cases, out));
+  const size_t all = threads.size() * ubatches.size() * k_types.size() * v_types.size() * cases.size();
+  auto sweep = [&]() -> Status {
+    for (i64 t : threads) {
+      for (i64 ub : ubatches) {
+        for (Type k : k_types) {
+          for (Type v : v_types) {
+            runtime::EngineOptions eo = base;
+            eo.threads = int(t);
+            eo.ubatch = int(ub);
+            eo.k_type = k;
+            eo.v_type = v;
+            FEWBIT_OK(bench_one(o, eo, cases, out));
+          }
         }
       }
     }
+    return {};
+  };
+  Status s = sweep();
+  if (!s.ok() && s.error().code == Code::cancelled) {
+    if (out.printed) out.finish();
+    return check_cancel(fmt::format("after {} of {} cases", out.printed, all));
   }
+  FEWBIT_OK(s);
   out.finish();
   return {};
 }
@@ -236,7 +252,7 @@ void add_bench(CLI::App& app, Run& run) {
   app.add_option("-n,--n-gen", o->gens, "tokens to decode, a list (0 = none)");
   app.add_option("--pg", o->pg, "-pg P,G: a prompt of P and then G tokens, as one case");
   app.add_option("-d,--n-depth", o->depths, "tokens already in the cache, a list");
-  app.add_option("-r,--repetitions", o->reps, "repetitions")->check(CLI::Range(1, 1000));
+  app.add_option("-r,--repetitions", o->reps, "repetitions")->check(whole(1, 1000));
   app.add_option("-o,--output", o->output, "md, json, jsonl or csv");
   app.add_flag("--no-warmup", o->no_warmup, "do not run once before measuring");
   run = [o]() { return bench(*o); };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/common.h"
+#include "app/cli/values.h"
 #include "base/cpu_features.h"
 
 namespace fewbit::cli {
@@ -17,7 +18,7 @@ void add_ceiling(CLI::App& app, Run& run) {
   auto o = std::make_shared<Options>();
   app.add_option("--device", o->device, "auto, cpu, cuda, cuda:N");
   app.add_option("-t,--threads", o->threads, "threads, a list (default: 1 and one per core)");
-  app.add_option("--seconds", o->seconds, "how long to measure each")->check(CLI::Range(0.1, 60.0));
+  app.add_option("--seconds", o->seconds, "how long to measure each")->check(real(0.1, 60.0));
   app.add_flag("--json", o->json, "one JSON document");
   run = [o]() -> Status {
     check_device(o->device);
@@ -26,12 +27,13 @@ void add_ceiling(CLI::App& app, Run& run) {
     if (probe->pool()) {
       threads = {1};
       if (probe->pool()->size() > 1) threads.push_back(probe->pool()->size());
-      if (!o->threads.empty()) threads = parse_ints("-t", o->threads, 1, 1024);
+      if (!o->threads.empty()) threads = parse_ints("-t", o->threads, 1, most_threads());
     }
     Json rows = Json::array();
     for (i64 t : threads) {
+      FEWBIT_OK(check_cancel(fmt::format("after {} of {} thread counts", rows.size(), threads.size())));
       FEWBIT_TRY(auto device, open_device(o->device, {.threads = int(t)}));
-      FEWBIT_TRY(auto c, kernel::measure_ceiling(*device, o->seconds));
+      FEWBIT_TRY(auto c, kernel::measure_ceiling(*device, o->seconds, &Cancel::flag()));
       rows.push_back({{"device", device->id()},
                       {"device_name", device->name()},
                       {"n_threads", t},

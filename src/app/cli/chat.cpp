@@ -8,6 +8,7 @@
 
 #include "app/cli/common.h"
 #include "app/cli/sampling.h"
+#include "app/cli/values.h"
 #include "runtime/conversation.h"
 #include "runtime/generate.h"
 
@@ -149,15 +150,15 @@ void add_chat(CLI::App& app, Run& run) {
   o->model.add(app, true);
   o->sampling.add(app);
   app.add_option("--sys,--system", o->system, "-sys: system message");
-  app.add_option("-n,--n-predict", o->n, "tokens of one answer at most")->check(CLI::Range(-1, 1 << 24));
+  app.add_option("-n,--n-predict", o->n, "tokens of one answer at most")->check(whole(-1, 1 << 24));
   app.add_flag("--no-think", o->no_think, "ask the template for answers without a thought");
   run = [o]() -> Status {
-    FEWBIT_TRY(auto engine, o->model.load());
-    if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};
+    FEWBIT_TRY(auto prepared, o->model.prepare());
+    if (!prepared.tokenizer) return Error{Code::unsupported, prepared.tokenizer_problem};
+    FEWBIT_TRY(auto engine, ModelOptions::load(std::move(prepared)));
     FEWBIT_TRY(auto params, o->sampling.resolve(engine->file()));
     FEWBIT_TRY(auto talk, runtime::Conversation::load(engine->file(), *engine->tokenizer()));
     if (o->no_think) talk.variables()["enable_thinking"] = false;
-    Cancel cancel;
     return Chat(*engine, std::move(talk), params, *o).loop();
   };
 }

@@ -1,4 +1,5 @@
 #include "app/cli/common.h"
+#include "app/cli/values.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "base/new_file.h"
 #include "base/progress.h"
 #include "format/format.h"
 #include "gguf/synth.h"
@@ -49,7 +51,7 @@ Type parse_type(const std::string& option, const std::string& name) {
   usage(fmt::format("{}: unknown type '{}'; known: {}", option, name, known));
 }
 
-static Type cache_type(const std::string& option, const std::string& name) {
+Type cache_type(const std::string& option, const std::string& name) {
   for (auto [n, t] : {std::pair{"f32", Type::F32}, {"f16", Type::F16}, {"q8_0", Type::Q8_0}, {"q4_0", Type::Q4_0}}) {
     if (name == n) return t;
   }
@@ -71,34 +73,29 @@ Result<std::string> read_text(const std::string& path) {
   std::string s;
   char buf[65536];
   for (size_t n; (n = std::fread(buf, 1, sizeof buf, f.get())) > 0;) s.append(buf, n);
+  if (std::ferror(f.get()) && Cancel::flag()) return Error{Code::cancelled, "cancelled"};
   if (std::ferror(f.get())) return Error{Code::io, fmt::format("{}: cannot read: {}", path, std::strerror(errno))};
   return s;
 }
 
 Status write_bytes(const std::string& path, const void* data, size_t n) {
-  Handle f(path == "-" ? stdout : std::fopen(path.c_str(), "wb"));
-  if (!f) return Error{Code::io, fmt::format("{}: cannot create: {}", path, std::strerror(errno))};
-  bool good = std::fwrite(data, 1, n, f.get()) == n;
-  good = std::fflush(f.get()) == 0 && good;
-  if (!good) {
-    Error e{Code::io, fmt::format("{}: cannot write {} bytes: {}", path, n, std::strerror(errno))};
-    std::error_code ec;  // half a file is worse than none
-    if (path != "-" && std::filesystem::is_regular_file(path, ec)) std::filesystem::remove(path, ec);
-    return e;
+  if (path == "-") {
+    if (std::fwrite(data, 1, n, stdout) == n && std::fflush(stdout) == 0) return {};
+    return Error{Code::io, fmt::format("standard output: cannot write {} bytes: {}", n, std::strerror(errno))};
   }
-  return {};
+  FEWBIT_TRY(NewFile f, NewFile::create(path));
+  FEWBIT_OK(f.write(data, n));
+  return f.publish();
 }
 
-Status write_npy(const std::string& path, const std::vector<f32>& data, i64 rows, i64 cols) {
+std::string npy_head(i64 rows, i64 cols) {
   std::string dict = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
   dict.resize(size_t((10 + i64(dict.size()) + 1 + 63) / 64 * 64 - 10), ' ');  // magic, version, length and this: a multiple of 64
   dict.back() = '\n';
   std::string out("\x93NUMPY\x01\x00", 8);
   out += char(dict.size() & 0xff);
   out += char(dict.size() >> 8);
-  out += dict;
-  out.append(reinterpret_cast<const char*>(data.data()), data.size() * sizeof(f32));
-  return write_bytes(path, out.data(), out.size());
+  return out + dict;
 }
 
 void check_device(const std::string& spec) {
@@ -119,16 +116,17 @@ void ModelOptions::add(CLI::App& app, bool optional_model) {
                            optional_model ? "GGUF file (default: the model that ships with the project)" : "GGUF file");
   auto* s = app.add_option("--synthetic", engine.synthetic, "SHAPE:TYPE instead of a file: random weights in memory");
   m->excludes(s);
-  app.add_option("--layers", engine.layers, "with --synthetic: cut the depth")->check(CLI::Range(1, 1000));
+  app.add_option("--layers", engine.layers, "with --synthetic: cut the depth")->check(whole(1, 1000));
   app.add_option("--device", engine.device, "auto, cpu, cuda, cuda:N, metal");
-  app.add_option("-t,--threads", engine.threads, "threads (default: one per core)")->check(CLI::Range(1, 1024));
+  app.add_option("-t,--threads", engine.threads, "threads (default: one per core)");
   app.add_option("-c,--ctx-size", engine.n_ctx, "positions per sequence (default: the smaller of 4096 and the trained context)")
-      ->check(CLI::Range(0, 1 << 24));
-  app.add_option("-b,--batch-size", batch, "accepted for llama.cpp's habits; -ub decides")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--ub,--ubatch-size", engine.ubatch, "-ub: columns of one forward pass at most")->check(CLI::Range(1, 1 << 16));
+      ->check(whole(0, 1 << 24));
+  app.add_option("-b,--batch-size", batch, "accepted for llama.cpp's habits; -ub decides")->check(whole(1, 1 << 20));
+  app.add_option("--ub,--ubatch-size", engine.ubatch, "-ub: columns of one forward pass at most")->check(whole(1, 1 << 16));
   app.add_option("--ctk,--cache-type-k", k_type, "-ctk: keys in f32, f16, q8_0 or q4_0");
   app.add_option("--ctv,--cache-type-v", v_type, "-ctv: values likewise");
-  app.add_option("--ngl,--gpu-layers", gpu_layers, "-ngl: 0 keeps the model on the CPU; other values change nothing");
+  app.add_option("--ngl,--gpu-layers", gpu_layers, "-ngl: 0 keeps the model on the CPU; other values change nothing")
+      ->check(whole(-1, 1 << 20));
   app.add_flag("--exact", exact, "float32 activations, KV and state, weights decoded exactly: the definition");
   app.add_flag("--no-repack", no_repack, "keep weights in the file's layout");
   app.add_flag("--q2-0-legacy", engine.q2_0_legacy, "read type 42 in its old layout of 128 weights");
@@ -149,18 +147,28 @@ Result<runtime::EngineOptions> ModelOptions::resolve() const {
   o.v_type = cache_type("-ctv", v_type);
   o.path = exact ? kernel::Path::exact : kernel::Path::fast;
   o.repack = !no_repack;
+  if (Cancel::active()) o.cancel = &Cancel::flag();
   if (gpu_layers == 0 && o.device == "auto") o.device = "cpu";
   return o;
 }
 
-Result<std::unique_ptr<runtime::Engine>> ModelOptions::load() {
+Result<runtime::Prepared> ModelOptions::prepare() const {
   FEWBIT_TRY(runtime::EngineOptions o, resolve());
-  FEWBIT_TRY(auto plan, runtime::Engine::plan(o));
-  log::info("{}", plan.text());
+  return runtime::prepare(o);
+}
+
+Result<std::unique_ptr<runtime::Engine>> ModelOptions::load() const {
+  FEWBIT_TRY(runtime::Prepared p, prepare());
+  return load(std::move(p));
+}
+
+Result<std::unique_ptr<runtime::Engine>> ModelOptions::load(runtime::Prepared p) {
+  log::release();
+  log::notice("memory: {}", p.plan.text());
   Progress bar("loading");
-  o.progress = [&](f64 fraction) { bar.share(fraction); };
-  auto engine = runtime::Engine::load(o);
-  bar.finish();
+  p.options.progress = [&](f64 fraction) { bar.share(fraction); };
+  auto engine = runtime::Engine::load(std::move(p));
+  if (engine.ok()) log::debug("loaded");
   return engine;
 }
 
@@ -175,12 +183,30 @@ static void on_interrupt(int) {
   }
 }
 
-Cancel::Cancel() {
-  cancelled = false;
-  std::signal(SIGINT, on_interrupt);
+// Without SA_RESTART: a read that waits for the terminal ends.
+static void handle(void (*handler)(int)) {
+  struct sigaction a {};
+  a.sa_handler = handler;
+  sigemptyset(&a.sa_mask);
+  sigaction(SIGINT, &a, nullptr);
 }
-Cancel::~Cancel() { std::signal(SIGINT, SIG_DFL); }
+
+static int living = 0;
+
+Cancel::Cancel() {
+  if (living++ == 0) cancelled = false;
+  handle(on_interrupt);
+}
+Cancel::~Cancel() {
+  if (--living == 0) handle(SIG_DFL);
+}
+bool Cancel::active() { return living > 0; }
 const std::atomic<bool>& Cancel::flag() { return cancelled; }
 void Cancel::reset() { cancelled = false; }
+
+Status check_cancel(const std::string& what) {
+  if (!cancelled) return {};
+  return Error{Code::cancelled, "cancelled" + (what.empty() ? "" : " " + what)};
+}
 
 }  // namespace fewbit::cli

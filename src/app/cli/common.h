@@ -7,6 +7,7 @@
 #include "app/cli/commands.h"
 #include "base/json.h"
 #include "runtime/engine.h"
+#include "runtime/plan.h"
 
 namespace fewbit::cli {
 
@@ -19,9 +20,13 @@ struct ModelOptions {
 
   // `optional_model`: without -m the model that ships with the project is used.
   void add(CLI::App& app, bool optional_model);
-  // Checks the values (UsageError), prints the memory plan, loads.
-  Result<std::unique_ptr<runtime::Engine>> load();
+  // Checks the values (UsageError), reads the file's head and plans.  Nothing is said yet, so that a command can refuse what does not fit
+  // the model in one line.
+  Result<runtime::Prepared> prepare() const;
   Result<runtime::EngineOptions> resolve() const;
+  // Says the memory plan, then loads.
+  static Result<std::unique_ptr<runtime::Engine>> load(runtime::Prepared prepared);
+  Result<std::unique_ptr<runtime::Engine>> load() const;
 
  private:
   bool optional_ = false;
@@ -30,10 +35,11 @@ struct ModelOptions {
 // "1,2,3" -> integers; UsageError names the option and the bad piece.
 std::vector<i64> parse_ints(const std::string& option, const std::string& text, i64 lo, i64 hi);
 Type parse_type(const std::string& option, const std::string& name);
+Type cache_type(const std::string& option, const std::string& name);
 Result<std::string> read_text(const std::string& path);                   // "-" = standard input
 Status write_bytes(const std::string& path, const void* data, size_t n);  // "-" = standard output
-// float32 .npy of shape (rows, cols)
-Status write_npy(const std::string& path, const std::vector<f32>& data, i64 rows, i64 cols);
+// What stands in front of the numbers of a float32 .npy of shape (rows, cols).
+std::string npy_head(i64 rows, i64 cols);
 
 // UsageError unless it is auto, cpu, cuda, cuda:N or metal.
 void check_device(const std::string& spec);
@@ -46,8 +52,10 @@ class Cancel {
  public:
   Cancel();
   ~Cancel();
+  static bool active();
   static const std::atomic<bool>& flag();
   static void reset();
 };
+Status check_cancel(const std::string& what);  // Error `cancelled`: "cancelled WHAT"
 
 }  // namespace fewbit::cli

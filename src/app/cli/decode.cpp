@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/common.h"
+#include "app/cli/values.h"
 #include "base/bits.h"
 #include "format/format.h"
 
@@ -44,7 +45,7 @@ void add_encode(CLI::App& app, Run& run) {
   };
   auto o = std::make_shared<Options>();
   app.add_option("--type", o->type, "format, e.g. PQ2_0")->required();
-  app.add_option("--row", o->row, "numbers per row (default: all are one row)")->check(CLI::PositiveNumber);
+  app.add_option("--row", o->row, "numbers per row (default: all are one row)")->check(whole(1, i64(1) << 40));
   app.add_option("--imatrix", o->imatrix, "one float32 weight per column of a row");
   app.add_option("IN", o->in, "float32, little-endian (- = standard input)")->required();
   app.add_option("OUT", o->out, "blocks (- = standard output)")->required();

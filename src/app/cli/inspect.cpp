@@ -2,8 +2,13 @@
 #include "gguf/inspect.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "app/cli/common.h"
+#include "app/cli/values.h"
+#include "base/progress.h"
 #include "gguf/synth.h"
 
 namespace fewbit::cli {
@@ -76,16 +81,22 @@ void add_synth(CLI::App& app, Run& run) {
   app.add_option("SHAPE", o->shape, "e.g. qwen3-1.7b")->required();
   app.add_option("TYPE", o->type, "e.g. PQ2_0")->required();
   app.add_option("OUT", o->out, "GGUF file to write")->required();
-  app.add_option("--layers", o->layers, "cut the depth")->check(CLI::Range(1, 1000));
-  app.add_option("--seed", o->seed, "of the random weights");
-  app.add_option("-t,--threads", o->threads, "threads")->check(CLI::Range(1, 1024));
+  app.add_option("--layers", o->layers, "cut the depth")->check(whole(1, 1000));
+  app.add_option("--seed", o->seed, "of the random weights")->check(whole(0, INT64_MAX));
+  app.add_option("-t,--threads", o->threads, "threads");
   run = [o]() -> Status {
+    const std::vector<std::string> shapes = gguf::synth_shapes();
+    if (std::find(shapes.begin(), shapes.end(), o->shape) == shapes.end())
+      usage(fmt::format("SHAPE: '{}' is not one of {} (the arguments are SHAPE TYPE OUT)", o->shape, fmt::join(shapes, ", ")));
+    parse_type("TYPE", o->type);
     auto options = gguf::parse_synthetic(o->shape + ":" + o->type);
     if (!options.ok()) usage("synth: " + options.error().what);
     options->n_layers = o->layers;
     options->seed = o->seed;
     options->n_threads = o->threads;
-    return gguf::write_synthetic(*options, o->out);
+    options->cancel = &Cancel::flag();
+    Progress bar("writing");
+    return gguf::write_synthetic(*options, o->out, [&](u64 done, u64 all) { bar.share(f64(done) / f64(all)); });
   };
 }
 

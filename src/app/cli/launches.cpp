@@ -4,6 +4,7 @@
 #include <map>
 
 #include "app/cli/common.h"
+#include "app/cli/values.h"
 
 namespace fewbit::cli {
 
@@ -15,18 +16,19 @@ void add_launches(CLI::App& app, Run& run) {
   };
   auto o = std::make_shared<Options>();
   o->model.add(app, true);
-  app.add_option("-d,--depth", o->depth, "tokens already in the cache")->check(CLI::Range(0, 1 << 22));
-  app.add_option("--cols", o->cols, "tokens of the step")->check(CLI::Range(1, 4096));
+  app.add_option("-d,--depth", o->depth, "tokens already in the cache")->check(whole(0, 1 << 22));
+  app.add_option("--cols", o->cols, "tokens of the step")->check(whole(1, 4096));
   app.add_flag("--total", o->total, "one line per kernel and shape instead of one per launch");
   app.add_flag("--json", o->json, "one JSON document");
   run = [o]() -> Status {
-    if (o->model.engine.n_ctx == 0) o->model.engine.n_ctx = o->depth + 3 * o->cols + 1;
+    o->model.engine.positions = [&](const runtime::Prepared&) -> Result<i64> { return o->depth + 2 * i64(o->cols); };
     FEWBIT_TRY(auto engine, o->model.load());
     FEWBIT_TRY(auto seq, engine->new_sequence());
     if (o->depth) {
       runtime::StepItem fill{seq, std::vector<text::Token>(size_t(o->depth), 1), {}};
-      FEWBIT_TRY(auto none, engine->step({&fill, 1}));
-      (void)none;
+      auto none = engine->step({&fill, 1});
+      if (!none.ok() && none.error().code == Code::cancelled) return check_cancel("while filling the cache");
+      FEWBIT_OK(none.ok() ? Status() : none.error());
     }
     std::vector<kernel::Launch> launches;
     runtime::StepItem item{seq, std::vector<text::Token>(size_t(o->cols), 1), {o->cols - 1}};

@@ -1,10 +1,13 @@
 // fewbit COMMAND [options].  See docs/cli.md.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <optional>
 
-#include "app/cli/commands.h"
+#include "app/cli/common.h"
+#include "app/cli/values.h"
 #include "base/log.h"
 
 namespace fewbit::cli {
@@ -13,19 +16,20 @@ struct Entry {
   const char* name;
   const char* help;
   void (*add)(CLI::App&, Run&);
+  bool stops = false;  // looks at Cancel itself; the others end at once
 };
 
 static constexpr Entry entries[] = {
-    {"run", "complete a prompt with a model", add_run},
-    {"chat", "talk to a model in the terminal", add_chat},
-    {"eval", "logits of every position, or a greedy continuation", add_eval},
-    {"perplexity", "perplexity of a text, as llama-perplexity counts it", add_perplexity},
-    {"bench", "prefill and decode speed, as llama-bench reports it, with the share of this machine's bandwidth", add_bench},
-    {"batched-bench", "speed of several sequences decoded together", add_batched_bench},
-    {"launches", "every operation of one decoded token, with bytes and time", add_launches},
+    {"run", "complete a prompt with a model", add_run, true},
+    {"chat", "talk to a model in the terminal", add_chat, true},
+    {"eval", "logits of every position, or a greedy continuation", add_eval, true},
+    {"perplexity", "perplexity of a text, as llama-perplexity counts it", add_perplexity, true},
+    {"bench", "prefill and decode speed, as llama-bench reports it, with the share of this machine's bandwidth", add_bench, true},
+    {"batched-bench", "speed of several sequences decoded together", add_batched_bench, true},
+    {"launches", "every operation of one decoded token, with bytes and time", add_launches, true},
     {"verify", "every operation of a device against its definition", add_verify},
     {"ab", "paired comparison of two kernels or two builds", add_ab},
-    {"ceiling", "read and copy bandwidth of this machine", add_ceiling},
+    {"ceiling", "read and copy bandwidth of this machine", add_ceiling, true},
     {"inspect", "what a GGUF file is and how this machine would run it", add_inspect},
     {"tokenize", "text to token ids", add_tokenize},
     {"detokenize", "token ids to text", add_detokenize},
@@ -34,7 +38,7 @@ static constexpr Entry entries[] = {
     {"encode", "float32 to raw blocks", add_encode},
     {"quantize", "a model in other types", add_quantize},
     {"imatrix", "how strongly a text uses each input of each weight, for quantize", add_imatrix},
-    {"synth", "write a model of a known shape with random weights", add_synth},
+    {"synth", "write a model of a known shape with random weights", add_synth, true},
     {"devices", "processors and GPUs that can run models here", add_devices},
 };
 
@@ -87,19 +91,29 @@ int main(int argc, char** argv) {
   CLI::App* help = app.add_subcommand("help", "this text, or a command's");
   help->add_option("command", topic);
 
+  for (CLI::App* s : app.get_subcommands({})) check_all_values(*s);
+  check_all_values(app);
+
   std::vector<std::string> args = arguments(argc, argv);
+  const std::vector<std::string> typed(argv + 1, argv + argc);
   if (args.empty()) {
     std::fputs(app.help().c_str(), stderr);
     return 2;
   }
+  std::string names;
+  for (const Entry& x : entries) names += " " + std::string(x.name);
+  bool command = false;
   for (const std::string& a : args) {
-    if (a.empty() || a[0] == '-') continue;
-    auto known = [&](const Entry& x) { return a == x.name; };
-    if (a == "help" || std::any_of(std::begin(entries), std::end(entries), known)) break;
-    std::string names;
-    for (const Entry& x : entries) names += " " + std::string(x.name);
+    if (a == "help" || std::any_of(std::begin(entries), std::end(entries), [&](const Entry& x) { return a == x.name; })) {
+      command = true;
+      break;
+    }
+    if (a == "-h" || a == "--help" || a == "--version") command = true;
+    if (a == "-v" || a == "--verbose" || a == "-q" || a == "--quiet" || command) continue;
+    if (a.size() > 1 && a[0] == '-') return fail(fmt::format("unknown option '{}' in front of a command; commands:{}", a, names), 2);
     return fail(fmt::format("unknown command '{}'; commands:{}", a, names), 2);
   }
+  if (!command) return fail("a command is required; commands:" + names, 2);
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(reversed);
@@ -107,8 +121,7 @@ int main(int argc, char** argv) {
     for (CLI::App* s : app.get_subcommands()) return std::fputs(s->help().c_str(), stdout), 0;
     return std::fputs(app.help().c_str(), stdout), 0;
   } catch (const CLI::CallForVersion&) { return std::puts(version_text().c_str()), 0; } catch (const CLI::ParseError& e) {
-    const auto used = app.get_subcommands();
-    return fail(fmt::format("{}; see fewbit {}--help", one_line(e.what()), used.empty() ? "" : used[0]->get_name() + " "), 2);
+    return fail(parse_error_text(e, app, typed), 2);
   }
   log::set_level(quiet ? log::Level::error : verbose ? log::Level::debug : log::Level::warn);
   if (help->parsed()) {
@@ -118,15 +131,22 @@ int main(int argc, char** argv) {
     if (!topic.empty()) return fail("help: no command '" + topic + "'", 2);
     return std::fputs(app.help().c_str(), stdout), 0;
   }
-  try {
-    for (size_t i = 0; i < std::size(entries); i++) {
-      if (!sub[i]->parsed()) continue;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file too large for the user's limit is an error of write(), not the end
+  // What is odd about a file is said once it is in use; of one that is refused only the reason is.
+  log::hold();
+  for (size_t i = 0; i < std::size(entries); i++) {
+    if (!sub[i]->parsed()) continue;
+    std::optional<Cancel> cancel;
+    if (entries[i].stops) cancel.emplace();
+    try {
       Status s = run[i]();
+      if (!s.ok() && s.error().code == Code::cancelled) std::fflush(stdout);  // what was done counts
       if (!s.ok()) return fail(s.error().what, s.error().code == Code::cancelled ? 130 : 1);
-    }
-  } catch (const UsageError& e) { return fail(e.what, 2); } catch (const std::bad_alloc&) {
-    return fail("out of memory", 1);
-  } catch (const std::exception& e) { return fail(e.what(), 1); }
+    } catch (const UsageError& e) { return fail(as_typed(e.what, *sub[i], typed), 2); } catch (const std::bad_alloc&) {
+      return fail("out of memory", 1);
+    } catch (const std::exception& e) { return fail(e.what(), 1); }
+  }
+  log::release();
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) return fail("standard output: cannot write", 1);
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "app/cli/common.h"
+#include "app/cli/values.h"
 #include "base/progress.h"
 #include "runtime/perplexity.h"
 
@@ -44,6 +45,7 @@ static Status perplexity_command(PerplexityCommand& o) {
   p.kl_save = o.kl_save;
   p.kl_base = o.kl_base;
   o.model.engine.n_ctx = p.n_ctx;
+  o.model.engine.logits_bytes = u64(256) << 20;
   // As llama-perplexity: a batch wider than a window holds several windows.
   o.model.engine.n_seqs = std::max(1, o.model.batch / p.n_ctx);
   std::vector<text::Token> tokens;
@@ -53,12 +55,13 @@ static Status perplexity_command(PerplexityCommand& o) {
   } else {
     FEWBIT_TRY(text, read_text(o.file));
   }
-  FEWBIT_TRY(auto engine, o.model.load());
+  FEWBIT_TRY(auto prepared, o.model.prepare());
   if (o.tokens_file.empty()) {
-    if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem() + "; use --tokens-file"};
-    tokens = engine->tokenizer()->encode(text, {.add_special = true, .parse_special = false});
+    if (!prepared.tokenizer) return Error{Code::unsupported, prepared.tokenizer_problem + "; use --tokens-file"};
+    tokens = prepared.tokenizer->encode(text, {.add_special = true, .parse_special = false});
   }
-  Cancel cancel;
+  FEWBIT_OK(runtime::check_text(tokens, p, prepared.n_vocab));
+  FEWBIT_TRY(auto engine, ModelOptions::load(std::move(prepared)));
   p.cancel = &Cancel::flag();
   Progress bar("perplexity");
   p.progress = [&](int done, int of, f64) { bar.share(f64(done) / of); };
@@ -99,7 +102,7 @@ void add_perplexity(CLI::App& app, Run& run) {
   o->model.add(app, true);
   app.add_option("-f,--file", o->file, "text (- = standard input)");
   app.add_option("--tokens-file", o->tokens_file, "token ids separated by white space or commas");
-  app.add_option("--chunks", o->chunks, "windows to count (default: all)")->check(CLI::Range(1, 1 << 24));
+  app.add_option("--chunks", o->chunks, "windows to count (default: all)")->check(whole(1, 1 << 24));
   auto* save = app.add_option("--kl-save", o->kl_save, "store the log-probabilities of every counted position");
   app.add_option("--kl-base", o->kl_base, "compare with such a file")->excludes(save);
   app.add_flag("--json", o->json, "one JSON document");

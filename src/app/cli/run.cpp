@@ -5,6 +5,7 @@
 
 #include "app/cli/common.h"
 #include "app/cli/sampling.h"
+#include "app/cli/values.h"
 #include "runtime/conversation.h"
 #include "runtime/generate.h"
 
@@ -33,13 +34,13 @@ static Result<std::vector<text::Token>> prompt_tokens(const RunCommand& o, const
 static Status run_command(RunCommand& o) {
   if (o.prompt.empty() && o.file.empty()) usage("run: -p TEXT (not empty) or -f FILE is required");
   if (!o.file.empty()) { FEWBIT_TRY(o.prompt, read_text(o.file)); }
-  FEWBIT_TRY(auto engine, o.model.load());
-  if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};
+  FEWBIT_TRY(auto prepared, o.model.prepare());
+  if (!prepared.tokenizer) return Error{Code::unsupported, prepared.tokenizer_problem};
+  FEWBIT_TRY(auto engine, ModelOptions::load(std::move(prepared)));
   FEWBIT_TRY(auto params, o.sampling.resolve(engine->file()));
   FEWBIT_TRY(auto prompt, prompt_tokens(o, *engine));
   FEWBIT_TRY(auto seq, engine->new_sequence());
   runtime::Sampler sampler(params);
-  Cancel cancel;
   runtime::GenerateOptions g;
   g.max_tokens = o.n;
   g.stop = o.stop;
@@ -66,8 +67,10 @@ static Status run_command(RunCommand& o) {
     std::fputc('\n', stdout);
   }
   std::fflush(stdout);
-  fmt::print(stderr, "fewbit: {} prompt tokens at {:.1f} tok/s, {} tokens at {:.1f} tok/s ({})\n", r.prompt_tokens, r.prefill_rate(),
-             r.tokens.size(), r.decode_rate(), reasons[int(r.reason)]);
+  const std::string figures = fmt::format("{} prompt tokens at {:.1f} tok/s, {} tokens at {:.1f} tok/s ({})", r.prompt_tokens,
+                                          r.prefill_rate(), r.tokens.size(), r.decode_rate(), reasons[int(r.reason)]);
+  if (r.reason == runtime::StopReason::cancelled) return Error{Code::cancelled, figures};
+  fmt::print(stderr, "fewbit: {}\n", figures);
   if (broken) return Error{Code::io, "standard output: cannot write"};
   return {};
 }
@@ -78,7 +81,7 @@ void add_run(CLI::App& app, Run& run) {
   o->sampling.add(app);
   auto* p = app.add_option("-p,--prompt", o->prompt, "the prompt");
   app.add_option("-f,--file", o->file, "read the prompt from a file (- = standard input)")->excludes(p);
-  app.add_option("-n,--n-predict", o->n, "tokens to generate at most (default: until the model stops)")->check(CLI::Range(-1, 1 << 24));
+  app.add_option("-n,--n-predict", o->n, "tokens to generate at most (default: until the model stops)")->check(whole(-1, 1 << 24));
   app.add_option("--sys,--system", o->system, "-sys: system message");
   app.add_option("--stop", o->stop, "stop before this text (may be repeated)");
   app.add_flag("--raw", o->raw, "no chat template: continue the text as it is");

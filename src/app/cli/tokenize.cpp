@@ -4,11 +4,13 @@
 #include "app/cli/common.h"
 #include "gguf/gguf.h"
 #include "text/chat_template.h"
+#include "text/pretokenizer.h"
 #include "text/tokenizer.h"
 
 namespace fewbit::cli {
 
 static Result<text::Tokenizer> open_tokenizer(const std::string& path, const std::string& pre) {
+  if (!pre.empty() && !text::PreTokenizer::known(pre)) usage("--pre: " + text::PreTokenizer::create(pre).error().what);
   FEWBIT_TRY(std::string name, path.empty() ? default_model() : Result<std::string>(path));
   FEWBIT_TRY(auto file, gguf::File::open(name));
   return text::Tokenizer::load(file, pre);
