@@ -126,7 +126,11 @@ struct Planner {
   Status choose(const Tensor& t, TensorPlan& p) {
     const bool rotated = p.folded || p.embedding;
     bool asked = o.pure;  // by name: not to be replaced silently
-    Type want = o.pure ? recipe.base : mixed_type(recipe, context(t));
+    Type want = mixed_type(recipe, context(t));
+    if (o.pure) {  // IQ2_S names a mix of IQ2_XS, and a type: with --pure it is the type
+      const FormatInfo* same = find_format(recipe.name);
+      want = same ? same->type : recipe.base;
+    }
     for (const auto& [rule, type] : rules) {
       if (!std::regex_search(t.name, rule)) continue;
       want = type;

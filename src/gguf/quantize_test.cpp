@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <unistd.h>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <random>
+
+#include "format/refit.h"
 
 namespace fewbit::gguf {
 namespace {
@@ -134,6 +135,26 @@ TEST(Quantize, RowsAreWhatTheEncoderWrites) {
   fs::remove(path);
 }
 
+TEST(Quantize, ScalesOfIQ2_XSAreRefitted) {
+  File f = model();
+  Imatrix m = importance(f);
+  QuantizeOptions o = options("IQ2_XS", true);
+  o.imatrix = &m;
+  const std::string path = temp("refit");
+  run(f, o, path);
+  auto back = File::open(path);
+  ASSERT_TRUE(back.ok());
+  const Tensor &from = *f.tensor("blk.0.attn_q.weight"), &to = *back->tensor(from.name);
+  const std::span<const f32> x{reinterpret_cast<const f32*>(from.data.data()), 256};
+  const auto q = m.entries.find(from.name)->second.importance(0);
+  std::vector<u8> want(row_bytes(to.type, 256));
+  ASSERT_TRUE(encode_row(to.type, x, q, want).ok());
+  EXPECT_FALSE(std::equal(want.begin(), want.end(), to.data.begin()));
+  refit_scales(to.type, x, q, want);
+  EXPECT_TRUE(std::equal(want.begin(), want.end(), to.data.begin()));
+  fs::remove(path);
+}
+
 TEST(Quantize, TernaryIsKeptAsItIs) {
   File f = model(true);
   for (const char* type : {"PQ2_0", "PTQ1_0", "Q2_0", "TQ2_0"}) {  // TQ2_0 has one scale for 256: PQ2_0 stands for it
@@ -185,6 +206,19 @@ TEST(Quantize, RefusalsAndFallbacks) {
   EXPECT_EQ(plan->tensors[3].to, Type::Q8_0);
   EXPECT_EQ(dividing_type(Type::PTQ1_0, 192), Type::Q2_0);
   EXPECT_EQ(dividing_type(Type::IQ2_XS, 100), Type::F16);
+}
+
+TEST(Quantize, PureNamesTheTypeItself) {
+  File f = model();
+  Imatrix m = importance(f);
+  ThreadPool pool(1, false);
+  for (bool pure : {false, true}) {
+    QuantizeOptions o = options("IQ2_S", pure);
+    o.imatrix = &m;
+    auto plan = plan_quantize(f, o, pool);
+    ASSERT_TRUE(plan.ok()) << plan.error().what;
+    EXPECT_EQ(plan->tensors[2].to, pure ? Type::IQ2_S : Type::IQ2_XS);  // attn_q: as a mix, IQ2_S is mostly IQ2_XS
+  }
 }
 
 TEST(Quantize, UnusedExpertsAndEmptyColumns) {
