@@ -2,13 +2,12 @@
 #include "gguf/imatrix.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 
 #include "app/cli/common.h"
+#include "base/progress.h"
 #include "runtime/imatrix_collect.h"
 
 namespace fewbit::cli {
@@ -19,7 +18,7 @@ struct ImatrixCommand {
   std::string text, out = "imatrix.gguf";
   std::vector<std::string> in_files;
   int chunks = 0, save_every = 10;
-  bool resume = false, process_head = false;
+  bool resume = false, process_head = false, no_special = false;
 };
 
 void print_summary(const gguf::Imatrix& m, const std::string& out) {
@@ -84,22 +83,20 @@ Status imatrix_command(ImatrixCommand& o) {
   FEWBIT_TRY(std::string text, read_text(o.text));
   FEWBIT_TRY(auto engine, o.model.load());
   if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};
-  const std::vector<text::Token> tokens = engine->tokenizer()->encode(text, {.add_special = true, .parse_special = false});
+  const std::vector<text::Token> tokens = engine->tokenizer()->encode(text, {.add_special = true, .parse_special = !o.no_special});
   const std::string name = o.text.substr(o.text.find_last_of('/') + 1);
   if (std::find(sums.datasets.begin(), sums.datasets.end(), name) == sums.datasets.end()) sums.datasets.push_back(name);
 
   Cancel cancel;
   c.cancel = &Cancel::flag();
-  const bool show = isatty(2);
-  const auto start = std::chrono::steady_clock::now();
+  const i64 whole = i64(tokens.size()) / c.n_ctx, last = o.chunks > 0 ? std::min<i64>(o.chunks, whole) : whole;
+  Progress progress("chunks", u64(std::max<i64>(last - skip, 0)), Progress::Unit::count);
   c.after_chunk = [&](i64 done, i64 all) -> Status {
-    const f64 t = std::chrono::duration<f64>(std::chrono::steady_clock::now() - start).count();
-    const i64 left = i64(t * f64(all - done) / f64(done - skip));
-    if (show) fmt::print(stderr, "\r\033[K[{}/{}] {}:{:02} left", done, all, left / 60, left % 60);
+    progress.update(u64(done - skip));
     return done < all && (done - skip) % o.save_every == 0 ? save() : Status();
   };
   Status s = runtime::collect_imatrix(*engine, tokens, c, sums);
-  if (show) fmt::print(stderr, "\r\033[K");
+  progress.finish();
   // Ctrl-C: what there is is kept, for --resume.
   if (s.ok() || s.error().code == Code::cancelled) FEWBIT_OK(save());
   FEWBIT_OK(s);
@@ -124,6 +121,7 @@ void add_imatrix(CLI::App& app, Run& run) {
   app.add_option("--chunks", o->chunks, "chunks to run (default: all)")->check(CLI::Range(1, 1 << 24));
   app.add_option("--save-frequency", o->save_every, "save after every so many chunks")->check(CLI::Range(1, 1 << 24));
   app.add_flag("--resume", o->resume, "go on after the chunks that OUT has");
+  app.add_flag("--no-special", o->no_special, "special tokens in the text (<|im_start|>) are plain text, not the tokens that they name");
   app.add_flag("--process-output", o->process_head, "the head too");
   run = [o]() { return imatrix_command(*o); };
 }

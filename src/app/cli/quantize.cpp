@@ -2,12 +2,12 @@
 #include "gguf/quantize.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
 
 #include "app/cli/common.h"
+#include "base/progress.h"
 
 namespace fewbit::cli {
 namespace {
@@ -35,24 +35,6 @@ u64 parse_size(const std::string& text) {
 }
 
 std::string megabytes(u64 n) { return fmt::format("{:.2f} MB", f64(n) / 1e6); }
-
-// "12 % 0:34 left blk.3.ffn_up.weight", rewritten in place on a terminal.
-struct Meter {
-  bool show = isatty(2);
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  f64 last = -1;
-
-  void update(i64 done, i64 all, const std::string& name) {
-    const f64 t = std::chrono::duration<f64>(std::chrono::steady_clock::now() - start).count();
-    if (!show || (t < last + 0.1 && done < all)) return;
-    last = t;
-    const f64 left = done > 0 ? t * f64(all - done) / f64(done) : 0;
-    fmt::print(stderr, "\r\033[K{:3.0f} %  {}:{:02} left  {}", 100.0 * f64(done) / f64(all), i64(left) / 60, i64(left) % 60, name);
-  }
-  ~Meter() {
-    if (show && last >= 0) fmt::print(stderr, "\r\033[K");
-  }
-};
 
 gguf::QuantizeOptions options_of(const QuantizeCommand& c) {
   gguf::QuantizeOptions o;
@@ -137,9 +119,9 @@ Status quantize_command(const QuantizeCommand& c) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<gguf::TensorReport> reports;
   {
-    Meter meter;
+    Progress progress("quantising");
     FEWBIT_TRY(reports, gguf::quantize(file, plan, o, c.out, pool,
-                                       [&](i64 done, i64 all, const std::string& name) { meter.update(done, all, name); }));
+                                       [&](i64 done, i64 all, const std::string&) { progress.share(f64(done) / f64(all)); }));
   }
   print_report(reports);
   print_total(plan);
