@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -148,6 +149,37 @@ TEST(QuantizeProgram, PiecesComputeTheSame) {
   EXPECT_EQ(Json::parse(a.out)["greedy"], Json::parse(b.out)["greedy"]);
   // Lossless: the original computes the same.
   EXPECT_EQ(Json::parse(call(f, "eval -m " + dense + eval).out)["greedy"], Json::parse(a.out)["greedy"]);
+}
+
+// The numbers of a float32 .npy.
+std::vector<float> numbers(const std::string& npy) {
+  const std::string bytes = slurp(npy);
+  if (bytes.size() < 10) return {};
+  const size_t head = 10 + size_t(static_cast<unsigned char>(bytes[8])) + 256 * size_t(static_cast<unsigned char>(bytes[9]));
+  std::vector<float> out((bytes.size() - head) / 4);
+  std::memcpy(out.data(), bytes.data() + head, out.size() * 4);
+  return out;
+}
+
+TEST(QuantizeProgram, RotatedModelsComputeTheSame) {  // dense, untied; experts; DeltaNet
+  Folder f;
+  for (const std::string name : {"llama", "qwen3moe", "qwen35"}) {
+    const std::string plain = f.file(name + ".gguf"), turned = f.file(name + ".rotated.gguf");
+    const std::string packed = std::string(FEWBIT_SOURCE_DIR) + "/tests/data/oracles/" + name + ".f16.gguf.gz";
+    ASSERT_EQ(std::system(("gzip -dc " + packed + " > " + plain).c_str()), 0);
+    const Outcome q = call(f, "quantize " + plain + " " + turned + " F32 --hadamard 32");
+    ASSERT_EQ(q.code, 0) << q.err;
+    const std::string eval = " --tokens 1,2,3,4,5,6,7,8,9 --exact --device cpu --logits ";
+    ASSERT_EQ(call(f, "eval -m " + plain + eval + f.file("a.npy")).code, 0);
+    ASSERT_EQ(call(f, "eval -m " + turned + eval + f.file("b.npy")).code, 0);
+    const std::vector<float> a = numbers(f.file("a.npy")), b = numbers(f.file("b.npy"));
+    ASSERT_EQ(a.size(), b.size());
+    ASSERT_GT(a.size(), 1000u);
+    float largest = 0, apart = 0;
+    for (size_t i = 0; i < a.size(); i++) largest = std::max(largest, std::abs(a[i])), apart = std::max(apart, std::abs(a[i] - b[i]));
+    EXPECT_GT(apart, 0) << name;  // not the same file
+    EXPECT_LT(apart, 1e-5 * largest) << name;
+  }
 }
 
 TEST(QuantizeProgram, RefusalsAreOneLine) {
