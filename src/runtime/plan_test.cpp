@@ -52,7 +52,7 @@ std::pair<u64, u64> peak_of(const EngineOptions& o) {
 }
 
 TEST(Plan, IsKept) {
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef FEWBIT_SANITIZED
   GTEST_SKIP() << "the sanitizer's own memory is not planned";
 #endif
   auto check = [](EngineOptions o, const char* what) {

@@ -16,7 +16,7 @@
 namespace fewbit::runtime {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
+#if defined(FEWBIT_SANITIZED) || !defined(NDEBUG)
 constexpr bool slow_build = true;
 #else
 constexpr bool slow_build = false;

@@ -18,7 +18,7 @@ namespace fewbit::text {
 namespace {
 
 using Ids = std::vector<Token>;
-#if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
+#if defined(FEWBIT_SANITIZED) || !defined(NDEBUG)
 constexpr bool slow_build = true;
 #else
 constexpr bool slow_build = false;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "base/bits.h"
 #include "kernel/cpu/ops.h"
@@ -203,7 +204,9 @@ void attention(const Steps& s, Ctx& ctx, const Batch& b, const AttentionArgs& a)
   if (tiles.empty()) return;
   const i64 tasks = i64(tiles.size()) * a.n_kv;
   if (threads(ctx) > 1 && most > 1 && b.cols <= split_cols && tasks < 4 * threads(ctx)) {
-    std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& x, const Tile& y) { return x.cols > y.cols; });
+    // The widest first; not stable_sort, which allocates.
+    std::sort(tiles.begin(), tiles.end(),
+              [](const Tile& x, const Tile& y) { return std::tuple(-x.cols, x.seq, x.first) < std::tuple(-y.cols, y.seq, y.first); });
     return by_splits(j, tiles, arena);
   }
   const std::vector<Tile>& list = tiles;
