@@ -95,7 +95,8 @@ def write(a):
     order = {k: i for i, k in enumerate(TYPES.split(","))}
     lines = ["# Quality of the types", "",
              "Made by `tools/quality_table.py`, on the exact path.  A type here is a name that `quantize` takes, its mix by role included: the size says",
-             "what it costs.  KL: mean over positions, in nats, against the model as given; its error is the standard error.", ""]
+             "what it costs.  KL: mean over positions, in nats, against the model as given; its error is the standard error.  A model that was given",
+             "in few bits already (q4_1) is rounded a second time here.", ""]
     models = list(dict.fromkeys(r["model"] for r in rows))
     for n, model in enumerate(models):
         base = next(r for r in rows if r["model"] == model and r["type"] == "as given")
