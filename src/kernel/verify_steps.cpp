@@ -139,7 +139,7 @@ Case attention_case(const char* name, const HeadShape& s) {
   c.columns = 41;
   c.faults = {Fault::stale_column, Fault::wrong_sign, Fault::scale_off_by_one, Fault::swapped_fields};
   c.run = [=](Side& side, Fault fault) {
-    const int page = 32, max_len = 96, pages = 3, seqs = 3;
+    const int page = 64, max_len = 128, pages = 2, seqs = 3;
     const int steps[2][3] = {{37, 3, 1}, {20, 1, 1}};
     Noise noise{u64(s.dim)};
     const i64 q_gap = s.gated ? 2 * s.dim : s.dim, ldq = s.n_q * q_gap, ldk = i64(s.n_kv) * s.dim;

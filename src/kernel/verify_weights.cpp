@@ -165,7 +165,8 @@ Case matmul_case(const CaseRequest& request, Type type, const Shape& s) {
     auto w = side.place({&h, 1}, GroupUse::separate);
     if (!w.ok()) return r.missing = w.error().what, r;
     Weight& weight = (*w)[0];
-    if (s.scaled) weight.scale = side.upload(scale), weight.bias = side.upload(bias);
+    if (weight.scale == scale.data()) weight.scale = side.upload(scale);  // tables of a device bring them up themselves
+    if (weight.bias == bias.data()) weight.bias = side.upload(bias);
     r.kernel = weight.kernel;
     std::vector<f32> x = inputs(s.n, s.cols, 17);
     const std::vector<f32> truth = x;
@@ -241,11 +242,12 @@ Case moe_case(const CaseRequest& request, Type type, const Shape& s, int k, bool
     std::vector<u8> copy;
     HostTensor h[2] = {spoiled(fault, a, copy), b.host()};
     const std::vector<f32> scale = {0.5f, 1.5f, -1.0f, 2.0f, 0.25f};
+    if (s.scaled) h[0].scale = h[1].scale = scale.data();
     auto w = side.place(std::span(h, down ? 1 : 2), down ? GroupUse::separate : GroupUse::glu);
     if (!w.ok()) return r.missing = w.error().what, r;
     r.kernel = (*w)[0].kernel;
-    if (s.scaled)
-      for (Weight& x : *w) x.scale = side.upload(scale);
+    for (Weight& x : *w)
+      if (x.scale == scale.data()) x.scale = side.upload(scale);
     const i64 entries = i64(s.cols) * k, in_cols = down ? entries : s.cols;
     std::vector<f32> x = inputs(s.n, in_cols, 19);
     tame(x, a);

@@ -18,9 +18,7 @@ Error unusable(int index, cudaError_t e) {
   return Error{Code::unsupported, "device 'cuda:" + std::to_string(index) + "': " + cudaGetErrorString(e)};
 }
 
-std::string device_name(const cudaDeviceProp& p) {
-  return std::string(p.name) + " (sm_" + std::to_string(p.major * 10 + p.minor) + ")";
-}
+std::string device_name(const cudaDeviceProp& p) { return std::string(p.name) + " (sm_" + std::to_string(p.major * 10 + p.minor) + ")"; }
 
 class CudaGraph final : public Graph {
  public:
@@ -36,7 +34,11 @@ class CudaGraph final : public Graph {
 }  // namespace
 
 CudaDevice::CudaDevice(int index, const cudaDeviceProp& prop)
-    : index_(index), sms_(prop.multiProcessorCount), arch_(prop.major * 10 + prop.minor), smem_(int(prop.sharedMemPerBlockOptin)), name_(device_name(prop)) {
+    : index_(index),
+      sms_(prop.multiProcessorCount),
+      arch_(prop.major * 10 + prop.minor),
+      smem_(int(prop.sharedMemPerBlockOptin)),
+      name_(device_name(prop)) {
   const char* off = std::getenv("FEWBIT_CUDA_EARLY_LAUNCH");
   early_ = arch_ >= 90 && !(off && off[0] == '0');
   FEWBIT_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
@@ -65,7 +67,8 @@ Result<Buffer> CudaDevice::allocate(u64 bytes) {
   const cudaError_t e = cudaMalloc(&p, bytes ? bytes : 1);
   if (e == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    return Error{Code::out_of_memory, id() + ": " + mib(bytes) + " asked for, " + mib(memory_free()) + " of " + mib(memory_total()) + " free"};
+    return Error{Code::out_of_memory,
+                 id() + ": " + mib(bytes) + " asked for, " + mib(memory_free()) + " of " + mib(memory_total()) + " free"};
   }
   FEWBIT_CUDA_CHECK(e);
   zero(p, bytes);
@@ -133,7 +136,8 @@ std::unique_ptr<Graph> CudaDevice::end_record() {
 Result<std::unique_ptr<Device>> open(int index) {
   int n = 0;
   if (cudaError_t e = cudaGetDeviceCount(&n); e != cudaSuccess) return unusable(index, e);
-  if (index >= n) return Error{Code::not_found, "device 'cuda:" + std::to_string(index) + "': this machine has " + std::to_string(n) + " CUDA devices"};
+  if (index >= n)
+    return Error{Code::not_found, "device 'cuda:" + std::to_string(index) + "': this machine has " + std::to_string(n) + " CUDA devices"};
   cudaDeviceProp prop;
   if (cudaError_t e = cudaGetDeviceProperties(&prop, index); e != cudaSuccess) return unusable(index, e);
   if (cudaError_t e = cudaSetDevice(index); e != cudaSuccess) return unusable(index, e);
@@ -141,7 +145,8 @@ Result<std::unique_ptr<Device>> open(int index) {
   cudaError_t e = cudaGetLastError();
   if (e == cudaSuccess) e = cudaDeviceSynchronize();
   if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidKernelImage) {
-    return Error{Code::unsupported, "device 'cuda:" + std::to_string(index) + "': this build has no code for " + device_name(prop) + " (see FEWBIT_CUDA_ARCHS)"};
+    return Error{Code::unsupported, "device 'cuda:" + std::to_string(index) + "': this build has no code for " + device_name(prop) +
+                                        " (see FEWBIT_CUDA_ARCHS)"};
   }
   if (e != cudaSuccess) return unusable(index, e);
   return std::unique_ptr<Device>(std::make_unique<CudaDevice>(index, prop));
@@ -163,7 +168,8 @@ std::vector<DeviceInfo> list() {
     } else {
       info.name = device_name(prop);
       size_t free = 0, total = 0;
-      if (cudaSetDevice(i) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess) info.memory_total = total, info.memory_free = free;
+      if (cudaSetDevice(i) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess)
+        info.memory_total = total, info.memory_free = free;
       if (prop.major < 8) info.note = "sm_80 or later is needed";
     }
     all.push_back(std::move(info));

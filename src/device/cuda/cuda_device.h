@@ -6,10 +6,10 @@
 #include "device/device.h"
 
 // A failure of the driver other than out-of-memory leaves no usable context: stop.
-#define FEWBIT_CUDA_CHECK(expr)                                                                                     \
-  do {                                                                                                              \
-    const cudaError_t fewbit_e = (expr);                                                                            \
-    FEWBIT_CHECK(fewbit_e == cudaSuccess, "%s: %s", cudaGetErrorName(fewbit_e), cudaGetErrorString(fewbit_e));       \
+#define FEWBIT_CUDA_CHECK(expr)                                                                                \
+  do {                                                                                                         \
+    const cudaError_t fewbit_e = (expr);                                                                       \
+    FEWBIT_CHECK(fewbit_e == cudaSuccess, "%s: %s", cudaGetErrorName(fewbit_e), cudaGetErrorString(fewbit_e)); \
   } while (0)
 
 namespace fewbit::cuda {
@@ -35,9 +35,9 @@ class CudaDevice final : public Device {
   void* stream() override { return stream_; }
 
   cudaStream_t cuda_stream() const { return stream_; }
-  int sms() const { return sms_; }        // multiprocessors
-  int arch() const { return arch_; }      // 90 for sm_90
-  int max_smem() const { return smem_; }  // bytes of shared memory a block may ask for
+  int sms() const { return sms_; }              // multiprocessors
+  int arch() const { return arch_; }            // 90 for sm_90
+  int max_smem() const { return smem_; }        // bytes of shared memory a block may ask for
   bool early_launch() const { return early_; }  // programmatic dependent launch (sm_90 and later)
 
  private:

@@ -50,7 +50,8 @@ FEWBIT_FN constexpr int act_image_q_at(int c, int k) {
 }
 
 FEWBIT_FN constexpr u64 act_total_bytes(int n, int cols) {
-  return act_has_image(cols) ? act_image_at(act_units(n), cols) + u64((cols + 127) / 128) * u64(act_units(n)) * act_image_block : act_q8_bytes(n, cols);
+  return act_has_image(cols) ? act_image_at(act_units(n), cols) + u64((cols + 127) / 128) * u64(act_units(n)) * act_image_block
+                             : act_q8_bytes(n, cols);
 }
 
 }  // namespace fewbit::kernel::cuda

@@ -60,7 +60,8 @@ void embed(Ctx& ctx, const Weight& table, const i32* ids, int cols, const Rotati
   }
   a.factor = table.scale, a.ids = ids, a.block = 1, a.x = x;
   if (inverse) {
-    FEWBIT_CHECK(inverse->block >= 1 && inverse->block <= max_rotation && a.n % inverse->block == 0 && !inverse->perm_k_heads, "rotation block %d of %d numbers", inverse->block, a.n);
+    FEWBIT_CHECK(inverse->block >= 1 && inverse->block <= max_rotation && a.n % inverse->block == 0 && !inverse->perm_k_heads,
+                 "rotation block %d of %d numbers", inverse->block, a.n);
     a.block = inverse->block, a.signs = inverse->signs;
   }
   const int threads = rotation_threads(a.block);

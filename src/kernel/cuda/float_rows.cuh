@@ -10,15 +10,15 @@
 namespace fewbit::kernel::cuda {
 
 struct RowsProduct {
-  const void* w[2];     // [1]: the other matrix of a pair, or nullptr
+  const void* w[2];  // [1]: the other matrix of a pair, or nullptr
   u64 expert_bytes;
-  const f32* act;       // (columns, n)
+  const f32* act;  // (columns, n)
   f32* y;
   i64 ldy;
   const f32* scale[2];
   const f32* bias[2];
   int rows, n;
-  int layout;           // layout_rows_*
+  int layout;  // layout_rows_*
   bool add;
 };
 struct RowsArgs {
@@ -32,22 +32,26 @@ struct RowsArgs {
 // 8 neighbours at element i of a row.
 __device__ __forceinline__ void load8(const void* row, int layout, i64 i, f32 (&v)[8]) {
   if (layout == layout_rows_f32) {
-    const float4 a = *reinterpret_cast<const float4*>(static_cast<const f32*>(row) + i), b = *reinterpret_cast<const float4*>(static_cast<const f32*>(row) + i + 4);
+    const float4 a = *reinterpret_cast<const float4*>(static_cast<const f32*>(row) + i),
+                 b = *reinterpret_cast<const float4*>(static_cast<const f32*>(row) + i + 4);
     v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
   } else {
     const uint4 q = *reinterpret_cast<const uint4*>(static_cast<const u16*>(row) + i);
     const u32 w[4] = {q.x, q.y, q.z, q.w};
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-      if (layout == layout_rows_bf16) v[2 * k] = __uint_as_float(w[k] << 16), v[2 * k + 1] = __uint_as_float(w[k] & 0xffff0000u);
-      else v[2 * k] = half_of(w[k], 0), v[2 * k + 1] = half_of(w[k], 1);
+      if (layout == layout_rows_bf16)
+        v[2 * k] = __uint_as_float(w[k] << 16), v[2 * k + 1] = __uint_as_float(w[k] & 0xffff0000u);
+      else
+        v[2 * k] = half_of(w[k], 0), v[2 * k + 1] = half_of(w[k], 1);
     }
   }
 }
 
 // Dot products of one row with `count` columns (pointers x[]), this warp's share of K; whole sums in every lane.
 template <int KS>
-__device__ __forceinline__ void row_dots(const void* row, int layout, int n, const f32* const (&x)[8], int count, int share, f32 (&acc)[8]) {
+__device__ __forceinline__ void row_dots(const void* row, int layout, int n, const f32* const (&x)[8], int count, int share,
+                                         f32 (&acc)[8]) {
   const int lane = int(threadIdx.x % 32);
 #pragma unroll
   for (int c = 0; c < 8; c++) acc[c] = 0;

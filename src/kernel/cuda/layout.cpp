@@ -14,9 +14,9 @@ constexpr u64 bytes8(int a, int b, int c, int d, int e, int f, int g, int h) {
 TypeLayout type_layout(Type type) {
   TypeLayout t;
   switch (type) {
-#define FEWBIT_X(F, c, s)          \
-  case Type::F:                    \
-    t.layout = layout_##c##_##s;   \
+#define FEWBIT_X(F, c, s)        \
+  case Type::F:                  \
+    t.layout = layout_##c##_##s; \
     break;
     FEWBIT_CUDA_TARGETS(FEWBIT_X)
 #undef FEWBIT_X

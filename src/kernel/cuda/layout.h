@@ -26,8 +26,9 @@
 //   k32d  u8 sub | sign << 7 [4]; then f16 d: level = 8 (c - 1) + sign    96   (IQ1_S)
 //   k32m  u8 sub[4]; u8 min[4]; then f16 d, dmin                   192
 //
-// The number of row tiles is even (kernels take two at a time).  Rows beyond the matrix and inputs beyond cols have code 0 and scale 0.  A pair (gate, up) is laid out as one matrix whose tile has
-// 8 rows of gate (the g rows) and the same 8 rows of up (the g + 8 rows), so that one lane ends with both.
+// The number of row tiles is even (kernels take two at a time).  Rows beyond the matrix and inputs beyond cols have code 0 and scale 0.  A
+// pair (gate, up) is laid out as one matrix whose tile has 8 rows of gate (the g rows) and the same 8 rows of up (the g + 8 rows), so that
+// one lane ends with both.
 #pragma once
 #include "format/format.h"
 #include "format/portable.h"
@@ -41,8 +42,14 @@ FEWBIT_FN constexpr int code_bytes(Code c) {
   return c == Code::q1 ? 256 : c == Code::b2 ? 512 : c == Code::t3 ? 768 : c == Code::n4 ? 1024 : 2048;
 }
 FEWBIT_FN constexpr int scale_bytes(Scale s) {
-  return s == Scale::g128 ? 32 : s == Scale::g64 ? 64 : s == Scale::g32 ? 128 : s == Scale::g32m ? 256 : s == Scale::k16 ? 160
-       : s == Scale::k16m ? 192 : s == Scale::k32 || s == Scale::k32d ? 96 : 192;
+  return s == Scale::g128                      ? 32
+         : s == Scale::g64                     ? 64
+         : s == Scale::g32                     ? 128
+         : s == Scale::g32m                    ? 256
+         : s == Scale::k16                     ? 160
+         : s == Scale::k16m                    ? 192
+         : s == Scale::k32 || s == Scale::k32d ? 96
+                                               : 192;
 }
 FEWBIT_FN constexpr bool has_min(Scale s) { return s == Scale::g32m || s == Scale::k16m || s == Scale::k32m; }
 
@@ -69,7 +76,7 @@ enum LayoutId : int {
 #define FEWBIT_X(i, c, s) layout_##c##_##s = i,
   FEWBIT_CUDA_LAYOUTS(FEWBIT_X)
 #undef FEWBIT_X
-  layout_rows_f32 = 32,  // plain rows, multiplied with f32 activations
+      layout_rows_f32 = 32,  // plain rows, multiplied with f32 activations
   layout_rows_f16,
   layout_rows_bf16,
 };
@@ -89,11 +96,11 @@ inline constexpr LayoutInfo layout_infos[] = {
 
 // What a file format becomes: its layout, a factor on d, what a code means.
 struct TypeLayout {
-  int layout = -1;      // -1: no kernel
-  f32 factor = 1;       // on d and dmin, a power of two
-  u64 table[2] = {};    // t3: table[0]; n4: both
-  bool bf16 = false;    // g32 scales are bf16
-  int zero = 0;         // b2 without table: level = c - zero
+  int layout = -1;    // -1: no kernel
+  f32 factor = 1;     // on d and dmin, a power of two
+  u64 table[2] = {};  // t3: table[0]; n4: both
+  bool bf16 = false;  // g32 scales are bf16
+  int zero = 0;       // b2 without table: level = c - zero
 };
 TypeLayout type_layout(Type type);
 
@@ -103,7 +110,9 @@ struct Units {
   int unit_bytes = 0;
   Units() = default;
   Units(int layout, i64 rows, i64 cols)
-      : tiles((rows + 2 * unit_rows - 1) / (2 * unit_rows) * 2), units((cols + unit_k - 1) / unit_k), unit_bytes(layout_infos[layout].unit_bytes) {}
+      : tiles((rows + 2 * unit_rows - 1) / (2 * unit_rows) * 2),
+        units((cols + unit_k - 1) / unit_k),
+        unit_bytes(layout_infos[layout].unit_bytes) {}
   u64 bytes() const { return u64(tiles) * u64(units) * u64(unit_bytes); }
 };
 
@@ -171,7 +180,8 @@ FEWBIT_FN UnitScale unit_scale(Scale scale, const u8* s, int i, int k, bool bf16
       u.sub = f32(i8(s[8 * r + k / 16])), u.d = f16_at(s + 128 + 2 * r);
       break;
     case Scale::k16m:
-      u.sub = f32(s[8 * r + k / 16] & 15), u.min = f32(s[8 * r + k / 16] >> 4), u.d = f16_at(s + 128 + 4 * r), u.dmin = f16_at(s + 130 + 4 * r);
+      u.sub = f32(s[8 * r + k / 16] & 15), u.min = f32(s[8 * r + k / 16] >> 4), u.d = f16_at(s + 128 + 4 * r),
+      u.dmin = f16_at(s + 130 + 4 * r);
       break;
     case Scale::k32:
       u.sub = f32(i8(s[4 * r + j])), u.d = f16_at(s + 64 + 2 * r);

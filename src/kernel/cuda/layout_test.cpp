@@ -12,8 +12,10 @@ namespace {
 
 template <class F>
 const typename GridOf<F>::type* host_grid() {
-  if constexpr (has_grid<F>) return F::host_grid();
-  else return nullptr;
+  if constexpr (has_grid<F>)
+    return F::host_grid();
+  else
+    return nullptr;
 }
 
 template <class F>
@@ -71,8 +73,8 @@ void check_format(Type type, bool pair) {
 }
 
 TEST(CudaLayout, EveryFormatComesBackBitForBit) {
-#define FEWBIT_X(F, c, s)               \
-  check_format<F>(Type::F, false);      \
+#define FEWBIT_X(F, c, s)          \
+  check_format<F>(Type::F, false); \
   check_format<F>(Type::F, true);
   FEWBIT_CUDA_TARGETS(FEWBIT_X)
 #undef FEWBIT_X

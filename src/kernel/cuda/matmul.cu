@@ -1,6 +1,5 @@
 // Which kernel multiplies: matmul, glu and the experts.
 #include <algorithm>
-#include <cstdlib>
 
 #include "kernel/cuda/gemm.cuh"
 #include "kernel/cuda/matvec.cuh"
@@ -8,7 +7,7 @@
 
 namespace fewbit::kernel::cuda {
 
-int wide_choice = std::getenv("FEWBIT_CUDA_WIDE") ? std::atoi(std::getenv("FEWBIT_CUDA_WIDE")) : 0;
+int wide_choice = 0;
 
 namespace {
 
@@ -50,17 +49,15 @@ MvProduct mv_product(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
 void launch_mv(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std::string& shape) {
   const int nc = a.groups || (!a.ids && a.cols > 4) ? 2 : 1;
   // Two tiles at a time save loads of activations; where there are enough of them to go round.
-  static const int tiles_env = std::getenv("FEWBIT_MV_TILES") ? std::atoi(std::getenv("FEWBIT_MV_TILES")) : 0;
-  static const int blocks_env = std::getenv("FEWBIT_MV_BLOCKS") ? std::atoi(std::getenv("FEWBIT_MV_BLOCKS")) : 0;
-  const int wanted = tiles_env ? tiles_env : a.tiles >= 2 * device_of(ctx).sms() ? 2 : 1;
+  const int wanted = a.tiles >= 2 * device_of(ctx).sms() ? 2 : 1;
   const int warps = slab_count(a.units);
   const Chosen& c = choose(ctx, layout, nc, wanted, a.ids != nullptr, warps);
   LaunchShape s;
   const int items = std::max(a.tiles / c.entry.tiles, a.n_rows ? device_of(ctx).sms() : 1);
-  s.grid.x = unsigned(std::min(items, blocks_env ? std::min(c.resident, blocks_env * device_of(ctx).sms()) : c.resident));
+  s.grid.x = unsigned(std::min(items, c.resident));
   s.grid.y = unsigned(a.ids ? std::clamp(c.resident / int(s.grid.x), 1, groups) : groups);
   s.block = dim3(unsigned(32 * warps));
-  s.smem = c.entry.smem[warps / 8];
+  s.smem = c.entry.smem[warps / 8], s.cols = a.ids ? a.entries : a.cols;
   s.name = layout_infos[layout].name, s.shape = shape, s.bytes = bytes;
   launch(ctx, c.entry.kernel, s, a);
 }
@@ -97,7 +94,7 @@ bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, u64 bytes, const std::st
   if (wide_choice == 0 && waves * m.units * 1.1 > (m.cols + 7) / 8 * (3 + 2.1e-4 * m.tiles * m.units)) return false;
   LaunchShape s;
   s.grid = dim3(unsigned(across), unsigned(blocks)), s.block = dim3(gemm_threads), s.smem = e.smem;
-  s.name = "gemm", s.shape = shape, s.bytes = bytes;
+  s.cols = m.cols, s.name = "gemm", s.shape = shape, s.bytes = bytes;
   launch(ctx, e.kernel, s, a);
   return true;
 }
@@ -111,7 +108,7 @@ void launch_rows(Ctx& ctx, const RowsArgs& a, int groups, u64 bytes) {
   const bool split = a.p.rows < 2048;
   s.grid = dim3(unsigned(split ? a.p.rows : (a.p.rows + 7) / 8), unsigned(groups));
   s.block = dim3(256);
-  s.name = "rows", s.shape = shape_of(ctx, a.p.rows, a.p.n, a.cols), s.bytes = bytes;
+  s.cols = a.cols, s.name = "rows", s.shape = shape_of(ctx, a.p.rows, a.p.n, a.cols), s.bytes = bytes;
   launch(ctx, split ? rows_kernel<8> : rows_kernel<1>, s, a);
 }
 
@@ -129,8 +126,8 @@ RowsArgs rows_args(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
 }
 
 void check_act(const Weight& w, const Act& a) {
-  FEWBIT_CHECK(a.n == w.cols && (is_rows(w) || a.layout == ActLayout::q8_32 || a.layout == ActLayout::token8), "'%s' (%lld inputs) times an activation of %d, layout %d",
-               w.name.c_str(), (long long)w.cols, a.n, int(a.layout));
+  FEWBIT_CHECK(a.n == w.cols && (is_rows(w) || a.layout == ActLayout::q8_32 || a.layout == ActLayout::token8),
+               "'%s' (%lld inputs) times an activation of %d, layout %d", w.name.c_str(), (long long)w.cols, a.n, int(a.layout));
 }
 
 bool interleaved(const Weight& gate, const Weight& up) { return gate.extra && gate.extra == up.extra; }
@@ -146,49 +143,73 @@ MvArgs pair_args(const Weight& gate, const Weight& up, const Act& a, Glu kind, f
   return m;
 }
 
-// Entries of each expert, in groups of up to 8 columns, entries in ascending order.  One block; thread e owns expert e, e + 1024, ...
+// Entries of each expert, in groups of up to 8 columns, entries in ascending order.  One block of 32 warps; experts 512 at a time,
+// entries 1024 at a time: a warp counts its own, so that an entry's place is the sum of counts before it.
 struct GroupsArgs {
   const i32* ids;
   int entries, experts;
   i32* n_groups;
   MvGroup* groups;
 };
+constexpr int experts_at_once = 512;
 __global__ void __launch_bounds__(1024) groups_kernel(GroupsArgs a) {
-  __shared__ i32 first[1025];
+  __shared__ u16 count[32][experts_at_once];
+  __shared__ i32 total[experts_at_once], first[experts_at_once], sums[16];
   early_launch();
   early_wait();
-  const int tid = int(threadIdx.x);
+  const int tid = int(threadIdx.x), lane = tid % 32, warp = tid / 32;
   int base = 0;
-  for (int e0 = 0; e0 < a.experts; e0 += 1024) {
-    const int e = e0 + tid;
-    int n = 0;
-    if (e < a.experts)
-      for (int i = 0; i < a.entries; i++) n += a.ids[i] == e;
-    __syncthreads();
-    first[tid] = (n + 7) / 8;
-    __syncthreads();
-    if (tid == 0) {
-      int s = 0;
-      for (int i = 0; i < 1024; i++) {
-        const int v = first[i];
-        first[i] = s;
-        s += v;
+  for (int e0 = 0; e0 < a.experts; e0 += experts_at_once) {
+    // Pass 0 counts, pass 1 places.
+    for (int pass = 0; pass < 2; pass++) {
+      if (tid < experts_at_once) total[tid] = 0;
+      __syncthreads();
+      for (int c = 0; c < a.entries; c += 1024) {
+        for (int e = lane; e < experts_at_once; e += 32) count[warp][e] = 0;
+        __syncwarp();
+        const int i = c + tid, id = i < a.entries ? a.ids[i] - e0 : -1;
+        const bool mine = id >= 0 && id < experts_at_once;
+        const u32 same = __match_any_sync(~0u, mine ? id : -1 - lane);
+        const int before = __popc(same & ((1u << lane) - 1));
+        if (mine && before == 0) count[warp][id] = u16(__popc(same));
+        __syncthreads();
+        if (tid < experts_at_once) {
+          int s = total[tid];
+          for (int w = 0; w < 32; w++) {
+            const int n = count[w][tid];
+            count[w][tid] = u16(s);
+            s += n;
+          }
+          total[tid] = s;
+        }
+        __syncthreads();
+        if (pass && mine) {
+          const int k = count[warp][id] + before;
+          MvGroup& g = a.groups[base + first[id] + k / 8];
+          g.entry[k % 8] = i;
+        }
+        __syncthreads();
       }
-      first[1024] = s;
-    }
-    __syncthreads();
-    if (e < a.experts && n) {
-      int at = base + first[tid], k = 0;
-      for (int i = 0; i < a.entries; i++) {
-        if (a.ids[i] != e) continue;
-        MvGroup& g = a.groups[at + k / 8];
-        g.entry[k % 8] = i;
-        g.expert = e;
-        g.n = k % 8 + 1;
-        k++;
+      if (pass) break;
+      // Exclusive sums of the groups of each expert, and the groups' heads.
+      const int n = tid < experts_at_once ? total[tid] : 0, groups = (n + 7) / 8;
+      int s = groups;
+      for (int m = 1; m < 32; m *= 2) {
+        const int o = __shfl_up_sync(~0u, s, m);
+        if (lane >= m) s += o;
       }
+      if (lane == 31 && warp < 16) sums[warp] = s;
+      __syncthreads();
+      int at = s - groups;
+      for (int w = 0; w < min(warp, 16); w++) at += sums[w];
+      if (tid < experts_at_once) {
+        first[tid] = at;
+        for (int k = 0; k < groups; k++) a.groups[base + at + k].expert = e0 + tid, a.groups[base + at + k].n = min(8, n - 8 * k);
+      }
+      __syncthreads();
     }
-    base += first[1024];
+    for (int w = 0; w < 16; w++) base += sums[w];
+    __syncthreads();
   }
   if (tid == 0) *a.n_groups = base;
 }
@@ -201,12 +222,12 @@ int group_entries(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int experts)
   m.ids = ids, m.entries = entries;
   if (entries <= direct_entries) return entries;
   const int bound = entries / 8 + std::min(experts, entries);
-  FEWBIT_CHECK(16 + u64(bound) * sizeof(MvGroup) <= groups_bytes && scratch_room(ctx) >= groups_bytes, "scratch of %llu bytes for %d expert groups",
-               (unsigned long long)ctx.scratch_bytes, bound);
+  FEWBIT_CHECK(16 + u64(bound) * sizeof(MvGroup) <= groups_bytes && scratch_room(ctx) >= groups_bytes,
+               "scratch of %llu bytes for %d expert groups", (unsigned long long)ctx.scratch_bytes, bound);
   auto* count = static_cast<i32*>(ctx.scratch);
   auto* groups = reinterpret_cast<MvGroup*>(static_cast<u8*>(ctx.scratch) + 16);
   LaunchShape s;
-  s.grid = dim3(1), s.block = dim3(1024), s.name = "moe.groups";
+  s.grid = dim3(1), s.block = dim3(1024), s.cols = entries, s.name = "moe.groups";
   launch(ctx, groups_kernel, s, GroupsArgs{ids, entries, experts, count, groups});
   m.groups = groups, m.n_groups = count;
   return bound;
@@ -284,7 +305,8 @@ void glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind,
   if (interleaved(gate, up)) {
     MvArgs m = pair_args(gate, up, a, kind, h);
     const std::string shape = shape_of(ctx, 2 * gate.rows, gate.cols, a.cols);
-    if (!launch_gemm(ctx, m, gate.layout_id, gate.bytes + up.bytes, shape)) launch_mv(ctx, m, gate.layout_id, (a.cols + 7) / 8, gate.bytes + up.bytes, shape);
+    if (!launch_gemm(ctx, m, gate.layout_id, gate.bytes + up.bytes, shape))
+      launch_mv(ctx, m, gate.layout_id, (a.cols + 7) / 8, gate.bytes + up.bytes, shape);
     return;
   }
   // Different layouts: gate into h, up into scratch.
@@ -311,14 +333,16 @@ void moe_glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, const
   MvArgs m = pair_args(gate, up, a, kind, h);
   m.act_div = k;
   const int groups = group_entries(ctx, m, ids, entries, int(gate.experts));
-  launch_mv(ctx, m, gate.layout_id, groups, u64(k) * (gate.bytes + up.bytes) / u64(gate.experts), shape_of(ctx, 2 * gate.rows, gate.cols, entries));
+  launch_mv(ctx, m, gate.layout_id, groups, u64(k) * (gate.bytes + up.bytes) / u64(gate.experts),
+            shape_of(ctx, 2 * gate.rows, gate.cols, entries));
 }
 
 void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const f32* weights, int k, f32* x) {
   check_act(down, a);
   const int cols = a.cols / k, n = int(down.rows);
   const u64 per_col = u64(k) * u64(n) * 4;
-  FEWBIT_CHECK(scratch_room(ctx) >= groups_bytes + per_col, "scratch of %llu bytes for one column of '%s'", (unsigned long long)ctx.scratch_bytes, down.name.c_str());
+  FEWBIT_CHECK(scratch_room(ctx) >= groups_bytes + per_col, "scratch of %llu bytes for one column of '%s'",
+               (unsigned long long)ctx.scratch_bytes, down.name.c_str());
   const int chunk = int(std::min<u64>(u64(cols), (scratch_room(ctx) - groups_bytes) / per_col)) / 8 * 8;
   const int step = chunk ? chunk : int(std::min<u64>(u64(cols), (scratch_room(ctx) - groups_bytes) / per_col));
   f32* y = reinterpret_cast<f32*>(static_cast<u8*>(ctx.scratch) + groups_bytes);
@@ -343,7 +367,7 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
       launch_mv(ctx, m, down.layout_id, groups, bytes, shape_of(ctx, down.rows, down.cols, entries));
     }
     LaunchShape s;
-    s.grid = dim3(unsigned((n + 255) / 256), unsigned(now)), s.block = dim3(256), s.name = "moe.combine";
+    s.grid = dim3(unsigned((n + 255) / 256), unsigned(now)), s.block = dim3(256), s.cols = now, s.name = "moe.combine";
     launch(ctx, combine_kernel, s, y, weights + c * k, k, n, x + i64(c) * n);
   }
 }

@@ -1,7 +1,8 @@
 // y = W a for up to 8 columns at a time: decode, small batches, experts.
 //
 // Shapes   W: row tiles of units (layout.h)     a: q8_32 in B-register order (act_layout.h)     y: (columns, ldy) f32
-// Work     an item is T row tiles for one group of up to 8 columns.  A block of 4 or 8 warps takes item after item; warp s sums slab s of K,
+// Work     an item is T row tiles for one group of up to 8 columns.  A block of 4 or 8 warps takes item after item; warp s sums slab s of
+// K,
 //          so that weights stream through the block: every warp keeps a ring of units arriving by cp.async, across item boundaries.
 //          T = 2 shares the activation registers between two tiles; T = 1 spreads matrices of few rows over more blocks.
 // Sums     a warp leaves its slab's part of an item in shared memory and goes on; the parts are added while the next item is multiplied, so
@@ -26,11 +27,11 @@ struct MvProduct {
   const f32* scale[2];  // [1]: of the second matrix of a pair
   const f32* bias[2];
   Tables table;
-  f32 factor;           // on every d and dmin, a power of two
-  int rows;             // outputs; of a pair: of each
-  int tile0;            // first tile of this matrix in the launch
+  f32 factor;  // on every d and dmin, a power of two
+  int rows;    // outputs; of a pair: of each
+  int tile0;   // first tile of this matrix in the launch
   bool add, pair, bf16;
-  bool wide;            // level * sub can need 12 bits
+  bool wide;  // level * sub can need 12 bits
 };
 
 // Columns of one expert, made on the device.
@@ -44,7 +45,7 @@ struct MvArgs {
   MvProduct p[mv_products];
   RowsProduct rows[mv_rows];  // small matrices with f32 activations, done by the way
   int n, n_rows;
-  int tiles, units, cols;     // tiles: a multiple of T
+  int tiles, units, cols;  // tiles: a multiple of T
   Glu kind;
   // Experts (ids == nullptr: none).  Entry e = column e / k of `ids`; its activation column is e / act_div.
   const i32* ids;
@@ -61,7 +62,9 @@ struct MvShape {
   static constexpr int depth = stage < 2600 ? 3 : 2;
   // Per warp: its ring, the ring's barriers, two buffers of sums.  Per block: one barrier more.
   FEWBIT_FN static constexpr u32 ring_at(int warp) { return u32(warp) * depth * stage; }
-  static constexpr size_t smem(int nc, int warps) { return ring_at(warps) + size_t(warps) * (depth * 8 + 2 * 64 * nc * T * sizeof(f32)) + 16; }
+  static constexpr size_t smem(int nc, int warps) {
+    return ring_at(warps) + size_t(warps) * (depth * 8 + 2 * 64 * nc * T * sizeof(f32)) + 16;
+  }
 };
 
 // Brings the activations of a slab into L1 with one round of loads: otherwise every unit of a block's first item waits for L2.
@@ -141,7 +144,8 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
     }
   }
 
-  // Adds the slabs' parts of an item in order and writes its outputs.  One warp per (tile, column half, row half); a pair's halves go together.
+  // Adds the slabs' parts of an item in order and writes its outputs.  One warp per (tile, column half, row half); a pair's halves go
+  // together.
   auto add_up = [&](int tile, int g, int parity) {
     const MvGroup* group = EXPERTS && a.groups ? a.groups + g : nullptr;
     const int first = g * 8, n_cols = group ? group->n : EXPERTS ? 1 : min(8, a.cols - first);
@@ -272,3 +276,10 @@ MvEntry mv_entry_n4(int layout, int nc, int tiles, bool experts);
 MvEntry mv_entry_b8(int layout, int nc, int tiles, bool experts);
 
 }  // namespace fewbit::kernel::cuda
+
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), PQ2_0, one column, us of 34816x5120 / 16384x5120 / 5120x17408 / 5120x6144 / 248320x5120:
+// this form 19.6 / 9.3 / 11.3 / 5.1 / 94. tried: one block of 16 warps per SM, a tile at a time, the next unit's activations in registers
+// | 25.0 / 13.0 / 16.3 / 8.2 / 128 | 151 instructions per unit; nothing hides a block's start tried: the same two units at a time, a whole
+// slab per ring stage | 20.2 / 11.5 / 13.5 / 7.5 / 97 tried: the same in blocks of 8 warps | 19.9 / 11.0 / 11.6 / 5.9 / 97; 8 columns of
+// 34816x5120 23.7 against 25.9, of the others no gain tried: pairs of blocks share K where rows are few (clusters) | 5120x6144 7.0
+// against 5.9, 5120x17408 13.1 against 11.6

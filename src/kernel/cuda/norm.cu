@@ -15,7 +15,7 @@ namespace {
 struct NormOut {
   void* data;
   ActLayout layout;
-  int block;          // of the rotation, 1: none
+  int block;  // of the rotation, 1: none
   const f32* signs;
   int perm_k_heads, perm_rep, perm_width;
 };
@@ -23,6 +23,7 @@ struct NormArgs {
   const f32* x;
   i64 ldx;
   int n, cols;
+  bool aligned;  // rows start at multiples of 16 bytes and hold a multiple of 4 numbers
   const f32* w;
   f32 eps;
   int n_outs;
@@ -61,7 +62,8 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
   if (!write) return;
   u8* block = act + act_block_at(units, c, p / 128);
   const int k = p % 128, j = k / 32;
-  *reinterpret_cast<u32*>(block + act_q_at(c % 8, k)) = u32(q[0] & 255) | u32(q[1] & 255) << 8 | u32(q[2] & 255) << 16 | u32(q[3] & 255) << 24;
+  *reinterpret_cast<u32*>(block + act_q_at(c % 8, k)) =
+      u32(q[0] & 255) | u32(q[1] & 255) << 8 | u32(q[2] & 255) << 16 | u32(q[3] & 255) << 24;
   if (k % 32 == 0) {
     *reinterpret_cast<f32*>(block + act_d_of(c % 8, j)) = d;
     *reinterpret_cast<u32*>(block + act_sum_of(c % 8, j)) = u32(sum & 0xffff) | u32(other) << 16;
@@ -74,6 +76,12 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
     *reinterpret_cast<f32*>(image + act_image_d_at + (j * 128 + c % 128) * 4) = d;
     *reinterpret_cast<__half2*>(image + act_image_sums_at + c % 128 * 16 + 4 * j) = __floats2half2_rn(f32(sum), f32(other));
   }
+}
+
+// 4 neighbours at i of n numbers; beyond the last: 0.
+__device__ __forceinline__ float4 load4(const f32* x, int i, int n, bool aligned) {
+  if (aligned && i < n) return *reinterpret_cast<const float4*>(x + i);
+  return make_float4(i < n ? x[i] : 0, i + 1 < n ? x[i + 1] : 0, i + 2 < n ? x[i + 2] : 0, i + 3 < n ? x[i + 3] : 0);
 }
 
 __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
@@ -89,18 +97,18 @@ __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
     src = (r * out.perm_k_heads + g) * out.perm_width + p % out.perm_width;
   }
   float4 w = make_float4(1, 1, 1, 1), signs = w;  // of the model, so they may be read early
-  if (a.w && p < a.n) w = *reinterpret_cast<const float4*>(a.w + src);
-  if (out.signs && p < a.n) signs = *reinterpret_cast<const float4*>(out.signs + p);
+  if (a.w && p < a.n) w = load4(a.w, src, a.n, a.aligned);
+  if (out.signs && p < a.n) signs = load4(out.signs, p, a.n, a.aligned);
   early_wait();
 
   float4 v = make_float4(0, 0, 0, 0);
-  if (p < a.n) v = *reinterpret_cast<const float4*>(x + src);
+  if (p < a.n) v = load4(x, src, a.n, a.aligned);
   f32 factor = 1;
   if (a.w) {
     f32 s = 0;
 #pragma unroll 8
     for (int i = int(threadIdx.x) * 4; i < a.n; i += int(blockDim.x) * 4) {
-      const float4 v = *reinterpret_cast<const float4*>(x + i);
+      const float4 v = load4(x, i, a.n, a.aligned);
       s = __fmaf_rn(v.x, v.x, s), s = __fmaf_rn(v.y, v.y, s), s = __fmaf_rn(v.z, v.z, s), s = __fmaf_rn(v.w, v.w, s);
     }
     factor = 1.0f / sqrtf(block_sum(s, partial) / f32(a.n) + a.eps);
@@ -120,20 +128,28 @@ __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
   if (out.signs) v = make_float4(v.x * signs.x, v.y * signs.y, v.z * signs.z, v.w * signs.w);
   if (out.block > 1) v = rotate4(v, out.block, exchange);
   if (out.layout == ActLayout::f32) {
-    if (p < a.n) *reinterpret_cast<float4*>(static_cast<f32*>(out.data) + i64(c) * a.n + p) = v;
+    f32* to = static_cast<f32*>(out.data) + i64(c) * a.n + p;
+    if (a.aligned) {
+      if (p < a.n) *reinterpret_cast<float4*>(to) = v;
+    } else {
+      const f32 vs[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (p + i < a.n) to[i] = vs[i];
+    }
   } else {
-    store_q8(static_cast<u8*>(out.data), act_units(a.n), a.cols, c, p, v, p < act_units(a.n) * 128, out.layout == ActLayout::token8, scale8);
+    store_q8(static_cast<u8*>(out.data), act_units(a.n), a.cols, c, p, v, p < act_units(a.n) * 128, out.layout == ActLayout::token8,
+             scale8);
   }
 }
 
 }  // namespace
 
 void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 eps, f32* plain, std::span<const Kernels::ActOut> outs) {
-  FEWBIT_CHECK(n % 4 == 0 && ldx % 4 == 0, "norm of %d numbers, %lld apart", n, (long long)ldx);
   int at = 0;
   bool plain_done = plain == nullptr;
   while (at < int(outs.size()) || !plain_done) {  // one launch per block size; usually one
-    NormArgs a{x, ldx, n, cols, w, eps, 0, {}};
+    NormArgs a{x, ldx, n, cols, n % 4 == 0 && ldx % 4 == 0, w, eps, 0, {}};
     int threads = 0;
     if (!plain_done) {
       a.outs[a.n_outs++] = NormOut{plain, ActLayout::f32, 1, nullptr, 0, 0, 0};
@@ -142,11 +158,12 @@ void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 ep
     }
     while (at < int(outs.size()) && a.n_outs < 4) {
       const Act& act = *outs[at].act;
-      FEWBIT_CHECK(act.n == n && act.cols == cols && act.layout != ActLayout::q8_256, "activation (%d, %d) of a norm over (%d, %d)", act.cols, act.n, cols, n);
+      FEWBIT_CHECK(act.n == n && act.cols == cols && act.layout != ActLayout::q8_256, "activation (%d, %d) of a norm over (%d, %d)",
+                   act.cols, act.n, cols, n);
       NormOut o{act.data, act.layout, 1, nullptr, 0, 0, 0};
       if (const Rotation* r = outs[at].rotation) {
         FEWBIT_CHECK(r->block >= 1 && r->block <= max_rotation && n % r->block == 0, "rotation block %d of %d numbers", r->block, n);
-        FEWBIT_CHECK(!r->perm_k_heads || (!w && r->perm_width % 4 == 0), "permuted input of a norm");
+        FEWBIT_CHECK(!r->perm_k_heads || r->perm_width % 4 == 0, "input of a norm permuted in runs of %d", r->perm_width);
         o.block = r->block, o.signs = r->signs, o.perm_k_heads = r->perm_k_heads, o.perm_rep = r->perm_rep, o.perm_width = r->perm_width;
       }
       const int t = rotation_threads(o.block);
@@ -158,7 +175,7 @@ void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 ep
     LaunchShape s;
     s.grid = dim3(unsigned((act_units(n) * 128 + 4 * threads - 1) / (4 * threads)), unsigned(cols), unsigned(a.n_outs));
     s.block = dim3(unsigned(threads));
-    s.name = w ? "norm" : "act";
+    s.cols = cols, s.name = w ? "norm" : "act";
     s.shape = ctx.launches ? std::to_string(n) + "x" + std::to_string(cols) : std::string();
     launch(ctx, norm_kernel, s, a);
   }

@@ -50,14 +50,22 @@ inline constexpr bool has_grid = one_of<F, IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S,
 template <class F>
 FEWBIT_FN u32 code_of_level(i32 l) {
   const u32 a = u32(l < 0 ? -l : l);
-  if constexpr (std::is_same_v<F, Q1_0>) return u32(l + 1) / 2;
-  else if constexpr (std::is_same_v<F, IQ1_S>) return u32(l + 12) >> 3;                                     // 8 t +- 1
-  else if constexpr (std::is_same_v<F, IQ1_M>) return u32(l + 9) / 8 * 2 + u32(l + 9) % 8 / 2;              // +-9, +-7, +-1
-  else if constexpr (one_of<F, IQ2_XXS, IQ2_XS, IQ2_S>) return (a - 8) / 17 | (l < 0 ? 4u : 0u);            // 8, 25, 43
-  else if constexpr (std::is_same_v<F, IQ3_XXS>) return a / 8 | (l < 0 ? 8u : 0u);                          // 4, 12 .. 52, 62
-  else if constexpr (std::is_same_v<F, IQ3_S>) return a / 2 | (l < 0 ? 8u : 0u);                            // 1, 3 .. 15
-  else if constexpr (Target<F>::code == Code::b8) return u32(l) & 255;
-  else return u32(l + F::zero);
+  if constexpr (std::is_same_v<F, Q1_0>)
+    return u32(l + 1) / 2;
+  else if constexpr (std::is_same_v<F, IQ1_S>)
+    return u32(l + 12) >> 3;  // 8 t +- 1
+  else if constexpr (std::is_same_v<F, IQ1_M>)
+    return u32(l + 9) / 8 * 2 + u32(l + 9) % 8 / 2;  // +-9, +-7, +-1
+  else if constexpr (one_of<F, IQ2_XXS, IQ2_XS, IQ2_S>)
+    return (a - 8) / 17 | (l < 0 ? 4u : 0u);  // 8, 25, 43
+  else if constexpr (std::is_same_v<F, IQ3_XXS>)
+    return a / 8 | (l < 0 ? 8u : 0u);  // 4, 12 .. 52, 62
+  else if constexpr (std::is_same_v<F, IQ3_S>)
+    return a / 2 | (l < 0 ? 8u : 0u);  // 1, 3 .. 15
+  else if constexpr (Target<F>::code == Code::b8)
+    return u32(l) & 255;
+  else
+    return u32(l + F::zero);
 }
 
 // Codes of the 4 inputs e .. e+3 (e % 4 == 0) of the block at b, one per byte.
@@ -94,28 +102,35 @@ struct PackSource {
   }
 };
 
-FEWBIT_FN void store_u32(u8* p, u32 v) {
-  p[0] = u8(v), p[1] = u8(v >> 8), p[2] = u8(v >> 16), p[3] = u8(v >> 24);
-}
+FEWBIT_FN void store_u32(u8* p, u32 v) { p[0] = u8(v), p[1] = u8(v >> 8), p[2] = u8(v >> 16), p[3] = u8(v >> 24); }
 FEWBIT_FN void store_u16(u8* p, u32 v) { p[0] = u8(v), p[1] = u8(v >> 8); }
 
 // Bits of the f16 (MXFP4: bf16) factor d of the block.
 template <class F>
 FEWBIT_FN u32 d_bits(BytePtr b) {
-  if constexpr (std::is_same_v<F, I2_S>) return 0x3c00;  // 1: the tensor's own factor is a float and goes into the launch
-  else if constexpr (std::is_same_v<F, MXFP4>) return b[F::exponent_at] < 2 ? 0x20u << b[F::exponent_at] : (b[F::exponent_at] - 1u) << 7;
-  else if constexpr (std::is_same_v<F, IQ1_M>) return F::scale_bits(b);
-  else return u16_at(b + F::scale_at);
+  if constexpr (std::is_same_v<F, I2_S>)
+    return 0x3c00;  // 1: the tensor's own factor is a float and goes into the launch
+  else if constexpr (std::is_same_v<F, MXFP4>)
+    return b[F::exponent_at] < 2 ? 0x20u << b[F::exponent_at] : (b[F::exponent_at] - 1u) << 7;
+  else if constexpr (std::is_same_v<F, IQ1_M>)
+    return F::scale_bits(b);
+  else
+    return u16_at(b + F::scale_at);
 }
 
 // Integer factor of group g of a 256-block, and its minimum's.
 template <class F>
 FEWBIT_FN i32 sub_of(BytePtr b, int g) {
-  if constexpr (std::is_same_v<F, Q2_K>) return b[F::scales_at + g] & 15;
-  else if constexpr (one_of<F, Q4_K, Q5_K>) return k4_scale(b + F::scales_at, g);
-  else if constexpr (std::is_same_v<F, Q6_K>) return i8(b[F::scales_at + g]);
-  else if constexpr (one_of<F, Q3_K, IQ4_XS>) return F::scale_code(b, g);
-  else return 2 * F::scale_code(b, g) + 1;
+  if constexpr (std::is_same_v<F, Q2_K>)
+    return b[F::scales_at + g] & 15;
+  else if constexpr (one_of<F, Q4_K, Q5_K>)
+    return k4_scale(b + F::scales_at, g);
+  else if constexpr (std::is_same_v<F, Q6_K>)
+    return i8(b[F::scales_at + g]);
+  else if constexpr (one_of<F, Q3_K, IQ4_XS>)
+    return F::scale_code(b, g);
+  else
+    return 2 * F::scale_code(b, g) + 1;
 }
 
 // Lane `lane`'s share of unit u of a row tile; 32 lanes write the whole unit.
@@ -134,11 +149,16 @@ FEWBIT_FN void pack_lane(const PackSource& src, i64 tile, int u, int lane, const
         for (int b = 0; b < 4; b++) {
           const u32 v = c >> (8 * b) & 255;
           const int n = 4 * h + b;
-          if constexpr (code == Code::q1) w[f] |= v << (8 * b + 4 * h + j);
-          else if constexpr (code == Code::b2) w[x] |= v << (8 * b + 2 * j);
-          else if constexpr (code == Code::t3) w[j] |= (v & 3) << (4 * n + 2 * f), hi[j / 2] |= (v >> 2) << (4 * n + j % 2 * 2 + f);
-          else if constexpr (code == Code::n4) w[2 * j + f] |= v << (4 * n);
-          else w[4 * j + x] |= v << (8 * b);
+          if constexpr (code == Code::q1)
+            w[f] |= v << (8 * b + 4 * h + j);
+          else if constexpr (code == Code::b2)
+            w[x] |= v << (8 * b + 2 * j);
+          else if constexpr (code == Code::t3)
+            w[j] |= (v & 3) << (4 * n + 2 * f), hi[j / 2] |= (v >> 2) << (4 * n + j % 2 * 2 + f);
+          else if constexpr (code == Code::n4)
+            w[2 * j + f] |= v << (4 * n);
+          else
+            w[4 * j + x] |= v << (8 * b);
         }
       }
   }

@@ -35,13 +35,20 @@ __device__ const u32 iq3s[512] = {
 
 template <class F>
 __device__ const typename GridOf<F>::type* device_grid() {
-  if constexpr (one_of<F, IQ1_S, IQ1_M>) return grids::iq1s;
-  else if constexpr (std::is_same_v<F, IQ2_XXS>) return grids::iq2xxs;
-  else if constexpr (std::is_same_v<F, IQ2_XS>) return grids::iq2xs;
-  else if constexpr (std::is_same_v<F, IQ2_S>) return grids::iq2s;
-  else if constexpr (std::is_same_v<F, IQ3_XXS>) return grids::iq3xxs;
-  else if constexpr (std::is_same_v<F, IQ3_S>) return grids::iq3s;
-  else return nullptr;
+  if constexpr (one_of<F, IQ1_S, IQ1_M>)
+    return grids::iq1s;
+  else if constexpr (std::is_same_v<F, IQ2_XXS>)
+    return grids::iq2xxs;
+  else if constexpr (std::is_same_v<F, IQ2_XS>)
+    return grids::iq2xs;
+  else if constexpr (std::is_same_v<F, IQ2_S>)
+    return grids::iq2s;
+  else if constexpr (std::is_same_v<F, IQ3_XXS>)
+    return grids::iq3xxs;
+  else if constexpr (std::is_same_v<F, IQ3_S>)
+    return grids::iq3s;
+  else
+    return nullptr;
 }
 
 // One warp per unit of the tiles in `src`.
@@ -87,12 +94,15 @@ u64 data_bytes(const HostTensor& t) { return u64(t.experts) * u64(t.rows) * row_
 Status check(const HostTensor& t) {
   const TypeLayout l = type_layout(t.type);
   const FormatInfo* f = find_format(t.type);
-  if (l.layout < 0 || !f) return Error{fewbit::Code::unsupported, "'" + t.name + "': no CUDA kernel for type " + (f ? f->name : std::to_string(u32(t.type)))};
+  if (l.layout < 0 || !f)
+    return Error{fewbit::Code::unsupported, "'" + t.name + "': no CUDA kernel for type " + (f ? f->name : std::to_string(u32(t.type)))};
   const int multiple = l.layout >= layout_rows_f32 ? 8 : f->block;
   if (t.cols % multiple || t.cols <= 0 || t.rows <= 0 || t.experts <= 0)
-    return Error{fewbit::Code::unsupported, "'" + t.name + "': " + std::to_string(t.cols) + " inputs, CUDA needs a multiple of " + std::to_string(multiple)};
+    return Error{fewbit::Code::unsupported,
+                 "'" + t.name + "': " + std::to_string(t.cols) + " inputs, CUDA needs a multiple of " + std::to_string(multiple)};
   if (t.data.size() < data_bytes(t))
-    return Error{fewbit::Code::bad_file, "'" + t.name + "': " + std::to_string(t.data.size()) + " bytes, " + std::to_string(data_bytes(t)) + " needed"};
+    return Error{fewbit::Code::bad_file,
+                 "'" + t.name + "': " + std::to_string(t.data.size()) + " bytes, " + std::to_string(data_bytes(t)) + " needed"};
   return {};
 }
 
@@ -170,7 +180,8 @@ Result<std::string> describe(const HostTensor& t, const PlaceOptions&) {
   const TypeLayout l = type_layout(t.type);
   if (l.layout < 0) return Error{fewbit::Code::unsupported, std::string("no CUDA kernel for type ") + type_name(t.type)};
   const int multiple = l.layout >= layout_rows_f32 ? 8 : format_info(t.type).block;
-  if (t.cols % multiple) return Error{fewbit::Code::unsupported, std::to_string(t.cols) + " inputs, CUDA needs a multiple of " + std::to_string(multiple)};
+  if (t.cols % multiple)
+    return Error{fewbit::Code::unsupported, std::to_string(t.cols) + " inputs, CUDA needs a multiple of " + std::to_string(multiple)};
   return std::string(kernel_name(l.layout)) + "." + type_name(t.type);
 }
 
@@ -181,11 +192,13 @@ u64 placed_bytes(const HostTensor& t, const PlaceOptions&) {
   return Units(l.layout, t.rows, t.cols).bytes() * u64(t.experts);
 }
 
-Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors, GroupUse use, const PlaceOptions&, std::vector<Buffer>& owned) {
+Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors, GroupUse use, const PlaceOptions&,
+                                  std::vector<Buffer>& owned) {
   std::vector<Weight> out;
   for (const HostTensor& t : tensors) FEWBIT_OK(check(t));
-  const bool pair = use == GroupUse::glu && tensors.size() == 2 && tensors[0].type == tensors[1].type && tensors[0].cols == tensors[1].cols &&
-                    tensors[0].rows == tensors[1].rows && tensors[0].experts == tensors[1].experts && type_layout(tensors[0].type).layout < layout_rows_f32;
+  const bool pair = use == GroupUse::glu && tensors.size() == 2 && tensors[0].type == tensors[1].type &&
+                    tensors[0].cols == tensors[1].cols && tensors[0].rows == tensors[1].rows && tensors[0].experts == tensors[1].experts &&
+                    type_layout(tensors[0].type).layout < layout_rows_f32;
   for (const HostTensor& t : tensors) {
     Weight w = weight_of(t);
     FEWBIT_OK(place_vectors(ctx, t, w, owned));
@@ -203,8 +216,10 @@ Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors,
   for (size_t i = 0; i < tensors.size(); i++) {
     const HostTensor& t = tensors[i];
     FEWBIT_TRY(Buffer b, ctx.device->allocate(out[i].bytes));
-    if (out[i].layout_id >= layout_rows_f32) ctx.device->upload(b.data(), t.data.data(), data_bytes(t));
-    else FEWBIT_OK(pack_tensor(ctx, t, nullptr, b.as<u8>()));
+    if (out[i].layout_id >= layout_rows_f32)
+      ctx.device->upload(b.data(), t.data.data(), data_bytes(t));
+    else
+      FEWBIT_OK(pack_tensor(ctx, t, nullptr, b.as<u8>()));
     out[i].data = b.data();
     owned.push_back(std::move(b));
   }

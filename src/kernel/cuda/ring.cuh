@@ -1,7 +1,8 @@
 // A warp's ring of stages in shared memory, filled from global memory ahead of use.  sm_90 and later: one lane asks the copy engine for
 // whole runs of bytes; before: every lane copies 16 bytes at a time.
 //
-// Use   fill slots 0 .. depth - 1; then for each stage in order: wait(), read at data(), release (all lanes done), refill that slot, next().
+// Use   fill slots 0 .. depth - 1; then for each stage in order: wait(), read at data(), release (all lanes done), refill that slot,
+// next().
 #pragma once
 #include "kernel/cuda/common.cuh"
 
@@ -18,11 +19,15 @@ __device__ __forceinline__ void barrier_arrive(u32 bar) {
 __device__ __forceinline__ void barrier_wait(u32 bar, u32 phase) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
-      "{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done_%=;\nbra again_%=;\ndone_%=:\n}\n" ::"r"(bar), "r"(phase)
+      "{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done_%=;\nbra again_%=;\ndone_%=:\n}\n" ::
+          "r"(bar),
+      "r"(phase)
       : "memory");
 #else
   asm volatile(
-      "{\n.reg .pred p;\nagain_%=:\nmbarrier.test_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done_%=;\nbra again_%=;\ndone_%=:\n}\n" ::"r"(bar), "r"(phase)
+      "{\n.reg .pred p;\nagain_%=:\nmbarrier.test_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done_%=;\nbra "
+      "again_%=;\ndone_%=:\n}\n" ::"r"(bar),
+      "r"(phase)
       : "memory");
 #endif
 }
@@ -31,7 +36,9 @@ __device__ __forceinline__ void barrier_expect(u32 bar, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
 __device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u32 bar) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes),
+               "r"(bar)
+               : "memory");
 }
 #endif
 
@@ -65,7 +72,9 @@ struct Ring {
 #else
     for (int r = 0; r < runs; r++)
       for (u32 i = u32(lane) * 16; i < bytes; i += 512)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(base + at * STAGE + u32(r) * bytes + i), "l"(from + u64(stride) * u32(r) + i) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(base + at * STAGE + u32(r) * bytes + i),
+                     "l"(from + u64(stride) * u32(r) + i)
+                     : "memory");
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
   }

@@ -1,6 +1,6 @@
 // The small steps: router, gated sums, gather, argmax, elementwise gate.
-#include "kernel/cuda/ops.h"
 #include "kernel/cuda/common.cuh"
+#include "kernel/cuda/ops.h"
 
 namespace fewbit::kernel::cuda {
 
@@ -125,7 +125,7 @@ __global__ void argmax_last_kernel(const Best* in, int n, i32* ids) {
 
 LaunchShape wide(const char* name, int n, int cols) {
   LaunchShape s;
-  s.grid = dim3(unsigned((n + 255) / 256), unsigned(cols)), s.block = dim3(256), s.name = name;
+  s.grid = dim3(unsigned((n + 255) / 256), unsigned(cols)), s.block = dim3(256), s.cols = cols, s.name = name;
   return s;
 }
 
@@ -141,16 +141,22 @@ void route(Ctx& ctx, const f32* logits, int experts, int k, int cols, f32 scale,
   FEWBIT_CHECK(k >= 1 && k <= experts && experts <= 2048, "route to %d of %d experts", k, experts);
   const int warps = cols < 4 ? cols : 4;
   LaunchShape s;
-  s.grid = dim3(unsigned((cols + warps - 1) / warps)), s.block = dim3(unsigned(32 * warps)), s.smem = size_t(warps) * experts * 4, s.name = "route";
+  s.grid = dim3(unsigned((cols + warps - 1) / warps)), s.block = dim3(unsigned(32 * warps)), s.smem = size_t(warps) * experts * 4,
+  s.cols = cols, s.name = "route";
   launch(ctx, route_kernel, s, logits, experts, k, cols, scale == 0 ? 1.0f : scale, ids, weights);
 }
 
-void add_gated(Ctx& ctx, f32* x, const f32* y, const f32* gate, int n, int cols) { launch(ctx, add_gated_kernel, wide("add_gated", n, cols), x, y, gate, n); }
+void add_gated(Ctx& ctx, f32* x, const f32* y, const f32* gate, int n, int cols) {
+  launch(ctx, add_gated_kernel, wide("add_gated", n, cols), x, y, gate, n);
+}
 
-void gather(Ctx& ctx, const f32* from, const i32* index, int count, int n, f32* to) { launch(ctx, gather_kernel, wide("gather", n, count), from, index, n, to); }
+void gather(Ctx& ctx, const f32* from, const i32* index, int count, int n, f32* to) {
+  launch(ctx, gather_kernel, wide("gather", n, count), from, index, n, to);
+}
 
 void argmax(Ctx& ctx, const f32* logits, int n, int cols, i32* ids) {
-  FEWBIT_CHECK(scratch_room(ctx) >= u64(argmax_parts) * u64(cols) * sizeof(Best), "scratch of %llu bytes for argmax", (unsigned long long)ctx.scratch_bytes);
+  FEWBIT_CHECK(scratch_room(ctx) >= u64(argmax_parts) * u64(cols) * sizeof(Best), "scratch of %llu bytes for argmax",
+               (unsigned long long)ctx.scratch_bytes);
   Best* parts = static_cast<Best*>(ctx.scratch);
   LaunchShape s;
   s.grid = dim3(argmax_parts, unsigned(cols)), s.block = dim3(256), s.name = "argmax";

@@ -27,7 +27,8 @@ namespace {
 
 u64 scratch_bytes(int max_cols, int max_n, int n_q_heads, int head_dim, int max_context) {
   return std::max({matmul_scratch_bytes(max_cols, max_n), delta_net_scratch_bytes(max_cols, max_n),
-                   attention_scratch_bytes(max_cols, n_q_heads, head_dim, max_context), u64(max_cols) * 128 * 8}) + counter_count * 4 + 512;
+                   attention_scratch_bytes(max_cols, n_q_heads, head_dim, max_context), u64(max_cols) * 128 * 8}) +
+         counter_count * 4 + 512;
 }
 
 const Kernels& fast_table(int arch) {
@@ -77,8 +78,7 @@ __global__ void barrier_kernel(u32* counter, int rounds) {  // all blocks reside
     if (threadIdx.x == 0) {
       __threadfence();
       atomicAdd(counter, 1u);
-      while (*reinterpret_cast<volatile u32*>(counter) < u32(r) * gridDim.x) {
-      }
+      while (*reinterpret_cast<volatile u32*>(counter) < u32(r) * gridDim.x) {}
       __threadfence();
     }
     __syncthreads();
@@ -90,7 +90,8 @@ __global__ void barrier_kernel(u32* counter, int rounds) {  // all blocks reside
 Result<const Kernels*> kernels_for(Device& device, Path path) {
   if (path == Path::exact) return Error{Code::unsupported, "device '" + device.id() + "': the exact path runs on the CPU (--device cpu)"};
   auto& d = static_cast<fewbit::cuda::CudaDevice&>(device);
-  if (d.arch() < 80) return Error{Code::unsupported, "device '" + device.id() + "' is sm_" + std::to_string(d.arch()) + ": sm_80 or later is needed"};
+  if (d.arch() < 80)
+    return Error{Code::unsupported, "device '" + device.id() + "' is sm_" + std::to_string(d.arch()) + ": sm_80 or later is needed"};
   return &fast_table(d.arch());
 }
 
@@ -136,7 +137,8 @@ Result<Ceiling> measure_ceiling(Device& device, f64 seconds) {
   c.barrier_us = 1e9;
   for (int i = 0; i < 3; i++) {
     device.zero(b.data(), 4);
-    c.barrier_us = std::min(c.barrier_us, time_ms([&] { barrier_kernel<<<unsigned(d.sms()), 512, 0, stream>>>(b.as<u32>(), 1000); }));  // ms per 1000 = us each
+    c.barrier_us = std::min(
+        c.barrier_us, time_ms([&] { barrier_kernel<<<unsigned(d.sms()), 512, 0, stream>>>(b.as<u32>(), 1000); }));  // ms per 1000 = us each
   }
   FEWBIT_CUDA_CHECK(cudaEventDestroy(e0));
   FEWBIT_CUDA_CHECK(cudaEventDestroy(e1));

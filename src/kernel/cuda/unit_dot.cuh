@@ -1,7 +1,8 @@
 // One unit (16 rows x 128 inputs) times up to 8 columns on the int8 tensor cores, one warp.
 //
 // Maths    per k-step of 32 inputs: S = sum over the halves of sub * (sum of level q), an exact integer;  t = fma(S, a, t) with the
-//          activation's scale a;  per scale block: acc = fma(t, d, acc).  Minima likewise: m = fma(min * sum q, a, m), acc = fma(-dmin, m, acc).
+//          activation's scale a;  per scale block: acc = fma(t, d, acc).  Minima likewise: m = fma(min * sum q, a, m), acc = fma(-dmin, m,
+//          acc).
 // Trick 1  2-bit and 1-bit codes are not shifted down: w & (0x03030303 << 2j) is a u8 operand 4^j too large, and the product with
 //          a * 4^-j is exact, so one logic operation makes 4 weights.  Without it: two.
 // Trick 2  the accumulator starts at 0x4b400000, as a float 1.5 * 2^23; read as a float, minus that and the zero point's sum(q) 4^j, it
@@ -25,23 +26,23 @@ template <bool is_signed>
 __device__ __forceinline__ void mma32(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const int (&c)[4]) {
   if constexpr (is_signed)
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
   else
     asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
 }
 template <bool is_signed>
 __device__ __forceinline__ void mma16(int (&d)[4], u32 a0, u32 a1, u32 b0, const int (&c)[4]) {
   if constexpr (is_signed)
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-                 : "r"(a0), "r"(a1), "r"(b0), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a0), "r"(a1), "r"(b0), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
   else
     asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-                 : "r"(a0), "r"(a1), "r"(b0), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a0), "r"(a1), "r"(b0), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
 }
 
 // Shared memory by its 32-bit address: the compiler then keeps no generic pointers.
@@ -179,7 +180,7 @@ __device__ __forceinline__ void unit_dot(u32 unit, int lane, const uint4 (&b)[2]
 
   // Sums of the k-step as floats, times 2^(field j): out[column half][row half].  With a zero point of one: minus the sum of q, which
   // is taken off together with the bias (bias + 4^j sum, as a float, is what the integer dot product below gives).
-  auto step = [&](int j, bool zero_one, f32 (&out)[NC][2]) {
+  auto step = [&](int j, bool zero_one, f32(&out)[NC][2]) {
     u32 a[4];
     codes.a(j, a, table);
     int d[4];
@@ -197,7 +198,7 @@ __device__ __forceinline__ void unit_dot(u32 unit, int lane, const uint4 (&b)[2]
     }
   };
   // The same for the two halves of 16 inputs.
-  auto half_steps = [&](int j, f32 (&lo)[NC][2], f32 (&hi)[NC][2]) {
+  auto half_steps = [&](int j, f32(&lo)[NC][2], f32(&hi)[NC][2]) {
     u32 a[4];
     codes.a(j, a, table);
     int d[4], e[4];

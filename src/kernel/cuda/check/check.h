@@ -68,6 +68,9 @@ TwoActs make_act(Rig& rig, const std::vector<f32>& x, int n, int cols, ActLayout
 void check_matmul(Rig& rig, bool quick);
 void check_steps(Rig& rig);
 void check_sequence(Rig& rig, bool quick);  // attention, DeltaNet
-void time_kernels(Rig& rig, const std::string& what);
+struct TimeOptions {
+  std::string what, types, cols;  // matvec, chain, steps, experts; lists with commas; empty: all
+};
+void time_kernels(Rig& rig, const TimeOptions&);
 
 }  // namespace fewbit::kernel::cuda::check

@@ -1,4 +1,4 @@
-// cuda_check [verify|quick|time [matvec|chain|steps]] [-v]
+// cuda_check [verify|quick|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
 #include <cstring>
 
 #include "kernel/ceiling.h"
@@ -23,7 +23,9 @@ Result<std::unique_ptr<Rig>> Rig::open() {
 
 void Rig::report(const std::string& op, const std::string& what, bool good, f64 error) {
   (good ? ok : failed)++;
-  if (!good || verbose) std::printf("{\"op\":\"%s\",\"case\":\"%s\",\"status\":\"%s\",\"error\":%.3g}\n", op.c_str(), what.c_str(), good ? "OK" : "FAIL", error);
+  if (!good || verbose)
+    std::printf("{\"op\":\"%s\",\"case\":\"%s\",\"status\":\"%s\",\"error\":%.3g}\n", op.c_str(), what.c_str(), good ? "OK" : "FAIL",
+                error);
   if (!good) std::fflush(stdout);
 }
 
@@ -75,7 +77,8 @@ TwoActs make_act(Rig& rig, const std::vector<f32>& x, int n, int cols, ActLayout
 int main(int argc, char** argv) {
   using namespace fewbit;
   using namespace fewbit::kernel::cuda::check;
-  const std::string stage = argc > 1 ? argv[1] : "verify", what = argc > 2 && argv[2][0] != '-' ? argv[2] : "";
+  auto word = [&](int i) { return argc > i && argv[i][0] != '-' ? std::string(argv[i]) : std::string(); };
+  const std::string stage = argc > 1 ? argv[1] : "verify", what = word(2);
   auto opened = Rig::open();
   if (!opened.ok()) {
     std::fprintf(stderr, "cuda_check: %s\n", opened.error().what.c_str());
@@ -94,8 +97,10 @@ int main(int argc, char** argv) {
   }
   if (what.empty()) {
     auto c = kernel::measure_ceiling(*rig.gpu, 0.5);
-    if (c.ok()) std::printf("{\"read_gb_s\":%.0f,\"copy_gb_s\":%.0f,\"barrier_us\":%.2f,\"launch_us\":%.3f}\n", c->read_gb_s, c->copy_gb_s, c->barrier_us, c->launch_us);
+    if (c.ok())
+      std::printf("{\"read_gb_s\":%.0f,\"copy_gb_s\":%.0f,\"barrier_us\":%.2f,\"launch_us\":%.3f}\n", c->read_gb_s, c->copy_gb_s,
+                  c->barrier_us, c->launch_us);
   }
-  time_kernels(rig, what);
+  time_kernels(rig, {what, word(3), word(4)});
   return 0;
 }

@@ -7,9 +7,10 @@ namespace fewbit::kernel::cuda::check {
 
 namespace {
 
-const Type types[] = {Type::Q1_0,    Type::Q2_0,   Type::PQ2_0, Type::PTQ1_0, Type::TQ1_0,  Type::TQ2_0,  Type::I2_S,  Type::IQ1_S, Type::IQ1_M, Type::IQ2_XXS, Type::IQ2_XS,
-                      Type::IQ2_S,   Type::IQ3_XXS, Type::IQ3_S, Type::Q2_K,   Type::Q3_K,   Type::Q4_0,   Type::Q4_1,  Type::Q5_0,  Type::Q5_1,  Type::Q8_0,    Type::Q4_K,
-                      Type::Q5_K,    Type::Q6_K,   Type::IQ4_NL, Type::IQ4_XS, Type::MXFP4, Type::F16,   Type::BF16,  Type::F32};
+const Type types[] = {Type::Q1_0,   Type::Q2_0,    Type::PQ2_0,  Type::PTQ1_0, Type::TQ1_0,   Type::TQ2_0, Type::I2_S, Type::IQ1_S,
+                      Type::IQ1_M,  Type::IQ2_XXS, Type::IQ2_XS, Type::IQ2_S,  Type::IQ3_XXS, Type::IQ3_S, Type::Q2_K, Type::Q3_K,
+                      Type::Q4_0,   Type::Q4_1,    Type::Q5_0,   Type::Q5_1,   Type::Q8_0,    Type::Q4_K,  Type::Q5_K, Type::Q6_K,
+                      Type::IQ4_NL, Type::IQ4_XS,  Type::MXFP4,  Type::F16,    Type::BF16,    Type::F32};
 
 struct Matrix {
   std::vector<u8> data;
@@ -46,11 +47,13 @@ constexpr f64 bound = 4e-6;  // f32 sums of exact integers
 void products(Rig& rig, Random& random, Type type, i64 rows, i64 cols, bool extras, const std::vector<int>& widths) {
   std::vector<Buffer> owned, none;
   Matrix m = matrix(random, type, rows, cols, 1, extras), g = matrix(random, type, rows, cols, 1, false);
-  const Weight w = place_on(rig.ctx, {view(m)}, GroupUse::separate, owned)[0], rw = place_on(rig.ref, {view(m)}, GroupUse::separate, none)[0];
-  const std::vector<Weight> pair = place_on(rig.ctx, {view(m), view(g)}, GroupUse::glu, owned), rpair = place_on(rig.ref, {view(m), view(g)}, GroupUse::glu, none);
+  const Weight w = place_on(rig.ctx, {view(m)}, GroupUse::separate, owned)[0],
+               rw = place_on(rig.ref, {view(m)}, GroupUse::separate, none)[0];
+  const std::vector<Weight> pair = place_on(rig.ctx, {view(m), view(g)}, GroupUse::glu, owned),
+                            rpair = place_on(rig.ref, {view(m), view(g)}, GroupUse::glu, none);
   const int most = *std::max_element(widths.begin(), widths.end());
   const std::vector<f32> x = random.normals(size_t(cols) * most);
-  std::vector<f32> first;   // column 0 .. of the widest call, for the bitwise comparison
+  std::vector<f32> first;  // column 0 .. of the widest call, for the bitwise comparison
   std::vector<f32> first_glu;
   for (size_t i = widths.size(); i-- > 0;) {
     const int n = widths[i];
@@ -77,7 +80,8 @@ void products(Rig& rig, Random& random, Type type, i64 rows, i64 cols, bool extr
     const std::vector<f32> got_h = rig.down<f32>(dh.data(), h.size());
     rig.compare("glu", label(type, rows, cols, n), got_h, h, 4 * bound);
     if (first_glu.empty()) first_glu = got_h;
-    rig.same_bits("glu.width", label(type, rows, cols, n), got_h, std::vector<f32>(first_glu.begin(), first_glu.begin() + i64(got_h.size())));
+    rig.same_bits("glu.width", label(type, rows, cols, n), got_h,
+                  std::vector<f32>(first_glu.begin(), first_glu.begin() + i64(got_h.size())));
   }
 }
 
@@ -85,9 +89,14 @@ void products(Rig& rig, Random& random, Type type, i64 rows, i64 cols, bool extr
 void together(Rig& rig, Random& random, Type type) {
   std::vector<Buffer> owned, none;
   const i64 cols = 512;
-  Matrix a = matrix(random, type, 80, cols, 1, false), b = matrix(random, type, 33, cols, 1, true), c = matrix(random, Type::BF16, 48, cols, 1, false);
-  const Weight w[3] = {place_on(rig.ctx, {view(a)}, GroupUse::separate, owned)[0], place_on(rig.ctx, {view(b)}, GroupUse::separate, owned)[0], place_on(rig.ctx, {view(c)}, GroupUse::separate, owned)[0]};
-  const Weight rw[3] = {place_on(rig.ref, {view(a)}, GroupUse::separate, none)[0], place_on(rig.ref, {view(b)}, GroupUse::separate, none)[0], place_on(rig.ref, {view(c)}, GroupUse::separate, none)[0]};
+  Matrix a = matrix(random, type, 80, cols, 1, false), b = matrix(random, type, 33, cols, 1, true),
+         c = matrix(random, Type::BF16, 48, cols, 1, false);
+  const Weight w[3] = {place_on(rig.ctx, {view(a)}, GroupUse::separate, owned)[0],
+                       place_on(rig.ctx, {view(b)}, GroupUse::separate, owned)[0],
+                       place_on(rig.ctx, {view(c)}, GroupUse::separate, owned)[0]};
+  const Weight rw[3] = {place_on(rig.ref, {view(a)}, GroupUse::separate, none)[0],
+                        place_on(rig.ref, {view(b)}, GroupUse::separate, none)[0],
+                        place_on(rig.ref, {view(c)}, GroupUse::separate, none)[0]};
   for (int n : {1, 3}) {
     const std::vector<f32> x = random.normals(size_t(cols) * n);
     TwoActs q = make_act(rig, x, int(cols), n, ActLayout::q8_32), f = make_act(rig, x, int(cols), n, ActLayout::f32);
@@ -102,21 +111,26 @@ void together(Rig& rig, Random& random, Type type) {
     }
     rig.ctx.k->matmul(rig.ctx, p);
     rig.ref.k->matmul(rig.ref, rp);
-    for (int i = 0; i < 3; i++) rig.compare("matmul.together", label(w[i].type, w[i].rows, cols, n), rig.down<f32>(dy[i].data(), y[i].size()), y[i], bound);
+    for (int i = 0; i < 3; i++)
+      rig.compare("matmul.together", label(w[i].type, w[i].rows, cols, n), rig.down<f32>(dy[i].data(), y[i].size()), y[i], bound);
   }
 }
 
 void experts(Rig& rig, Random& random, Type type, int n_experts, int k, int cols) {
   std::vector<Buffer> owned, none;
   const i64 hidden = 512, ff = type == Type::IQ2_XS ? 768 : 256;
-  Matrix g = matrix(random, type, ff, hidden, n_experts, false), u = matrix(random, type, ff, hidden, n_experts, true), d = matrix(random, type, hidden, ff, n_experts, false);
+  Matrix g = matrix(random, type, ff, hidden, n_experts, false), u = matrix(random, type, ff, hidden, n_experts, true),
+         d = matrix(random, type, hidden, ff, n_experts, false);
   u.bias.clear();
-  const std::vector<Weight> pair = place_on(rig.ctx, {view(g), view(u)}, GroupUse::glu, owned), rpair = place_on(rig.ref, {view(g), view(u)}, GroupUse::glu, none);
-  const Weight down = place_on(rig.ctx, {view(d)}, GroupUse::separate, owned)[0], rdown = place_on(rig.ref, {view(d)}, GroupUse::separate, none)[0];
+  const std::vector<Weight> pair = place_on(rig.ctx, {view(g), view(u)}, GroupUse::glu, owned),
+                            rpair = place_on(rig.ref, {view(g), view(u)}, GroupUse::glu, none);
+  const Weight down = place_on(rig.ctx, {view(d)}, GroupUse::separate, owned)[0],
+               rdown = place_on(rig.ref, {view(d)}, GroupUse::separate, none)[0];
   std::vector<i32> ids(size_t(cols) * k);
   std::vector<f32> weights(ids.size());
   for (int c = 0; c < cols; c++)
-    for (int j = 0; j < k; j++) ids[size_t(c * k + j)] = (random.below(3) ? c * 7 : 0) % n_experts, weights[size_t(c * k + j)] = std::fabs(random.normal());
+    for (int j = 0; j < k; j++)
+      ids[size_t(c * k + j)] = (random.below(3) ? c * 7 : 0) % n_experts, weights[size_t(c * k + j)] = std::fabs(random.normal());
   for (int c = 0; c < cols; c++)  // different experts in a column
     for (int j = 0; j < k; j++) ids[size_t(c * k + j)] = (ids[size_t(c * k)] + j * (1 + c % 3)) % n_experts;
   Buffer dids = rig.up(ids), dweights = rig.up(weights);
@@ -166,8 +180,8 @@ void check_matmul(Rig& rig, bool quick) {
     products(rig, random, type, 129, 2304, false, {1, 2, 3, 4, 5, 6, 7, 8, 9, 17});
     wide_choice = 1;
     products(rig, random, type, 288, 1280, false, {1, 8, 33, 140, 300});
-    products(rig, random, type, 96, 256, false, {1, 33, 512});   // fewer units than slabs
-    products(rig, random, type, 96, 6144, false, {1, 129});      // the slabs of a long row
+    products(rig, random, type, 96, 256, false, {1, 33, 512});  // fewer units than slabs
+    products(rig, random, type, 96, 6144, false, {1, 129});     // the slabs of a long row
     wide_choice = 0;
     embedding(rig, random, type);
   }

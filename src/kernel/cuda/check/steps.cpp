@@ -27,7 +27,10 @@ void check_steps(Rig& rig) {
       r.norm(rig.ref, x.data(), n, n, cols, nullptr, 0, nullptr, {&out, 1});
       f64 diff = 0;
       for (size_t i = 0; i < x.size(); i++)
-        if (!(std::isnan(want[i]) && std::isnan(a.values[i])) && a.values[i] != want[i]) diff = std::max(diff, std::isnan(want[i]) || std::isnan(a.values[i]) ? INFINITY : std::fabs(a.values[i] - want[i]) / (std::fabs(want[i]) + 1e-9));
+        if (!(std::isnan(want[i]) && std::isnan(a.values[i])) && a.values[i] != want[i])
+          diff = std::max(diff, std::isnan(want[i]) || std::isnan(a.values[i])
+                                    ? INFINITY
+                                    : std::fabs(a.values[i] - want[i]) / (std::fabs(want[i]) + 1e-9));
       rig.report("act", "n " + std::to_string(n) + " layout " + std::to_string(int(layout)), diff < 1e-6, diff);
       const std::vector<u8> raw = rig.down<u8>(a.memory.data(), a.memory.bytes());
       int bad = 0;
@@ -56,7 +59,8 @@ void check_steps(Rig& rig) {
       Rotation gr, hr;
       gr.block = hr.block = block, gr.signs = dsigns.as<f32>(), hr.signs = signs.data();
       if (permute) gr.perm_k_heads = hr.perm_k_heads = 16, gr.perm_rep = hr.perm_rep = 3, gr.perm_width = hr.perm_width = 128;
-      Buffer dplain = rig.buffer(size_t(n) * cols * 4), df = rig.buffer(size_t(n) * cols * 4), dq = rig.buffer(k.act_bytes(ActLayout::q8_32, n, cols));
+      Buffer dplain = rig.buffer(size_t(n) * cols * 4), df = rig.buffer(size_t(n) * cols * 4),
+             dq = rig.buffer(k.act_bytes(ActLayout::q8_32, n, cols));
       Act gf{ActLayout::f32, n, cols, df.data()}, gq{ActLayout::q8_32, n, cols, dq.data()};
       const Kernels::ActOut outs[2] = {{&gf, block ? &gr : nullptr}, {&gq, block ? &gr : nullptr}};
       k.norm(rig.ctx, dx.as<f32>(), ld, n, cols, permute ? nullptr : dw.as<f32>(), 1e-6f, dplain.as<f32>(), {outs, 2});
@@ -144,7 +148,8 @@ Steps steps_of(const std::vector<int>& past, const std::vector<int>& cols, int m
   const int seqs = int(past.size());
   for (int i = 0; i < seqs; i++) {
     s.first.push_back(int(s.pos.size()));
-    for (int c = 0; c < cols[size_t(i)]; c++) s.pos.push_back(past[size_t(i)] + c), s.seq.push_back(i), s.max_pos = std::max(s.max_pos, past[size_t(i)] + c);
+    for (int c = 0; c < cols[size_t(i)]; c++)
+      s.pos.push_back(past[size_t(i)] + c), s.seq.push_back(i), s.max_pos = std::max(s.max_pos, past[size_t(i)] + c);
     s.slot.push_back(seqs - 1 - i);
     for (int p = 0; p < max_pages; p++) s.pages.push_back((p * seqs + i) * 7 % (seqs * max_pages));
   }
@@ -162,8 +167,10 @@ DeviceSteps upload(Rig& rig, const Steps& s) {
   b.cols = int(s.pos.size()), b.seqs = int(s.slot.size()), b.max_pos = s.max_pos, b.max_pages = s.max_pages;
   for (int i = 0; i < b.seqs; i++) b.max_seq_cols = std::max(b.max_seq_cols, s.first[size_t(i) + 1] - s.first[size_t(i)]);
   d.host = d.batch = b;
-  d.batch.pos = d.pos.as<i32>(), d.batch.seq = d.seq.as<i32>(), d.batch.first = d.first.as<i32>(), d.batch.slot = d.slot.as<i32>(), d.batch.page_table = d.pages.as<i32>();
-  d.host.pos = s.pos.data(), d.host.seq = s.seq.data(), d.host.first = s.first.data(), d.host.slot = s.slot.data(), d.host.page_table = s.pages.data();
+  d.batch.pos = d.pos.as<i32>(), d.batch.seq = d.seq.as<i32>(), d.batch.first = d.first.as<i32>(), d.batch.slot = d.slot.as<i32>(),
+  d.batch.page_table = d.pages.as<i32>();
+  d.host.pos = s.pos.data(), d.host.seq = s.seq.data(), d.host.first = s.first.data(), d.host.slot = s.slot.data(),
+  d.host.page_table = s.pages.data();
   return d;
 }
 
@@ -179,7 +186,8 @@ void attention_case(Rig& rig, Random& random, const AttentionCase& t) {
   for (size_t i = 0; i < t.past.size(); i++) longest = std::max(longest, t.past[i] + t.cols[i]);
   const int page_tokens = 64, max_pages = longest / page_tokens + 2, seqs = int(t.past.size());
   const int q_stride = t.gated ? 2 * t.hd : t.hd, ldq = t.n_q * q_stride + 4, ldk = t.n_kv * t.hd, ldv = ldk + 8;
-  const u64 k_bytes = u64(seqs) * max_pages * t.n_kv * page_tokens * row_bytes(t.k_type, t.hd), v_bytes = u64(seqs) * max_pages * t.n_kv * page_tokens * row_bytes(t.v_type, t.hd);
+  const u64 k_bytes = u64(seqs) * max_pages * t.n_kv * page_tokens * row_bytes(t.k_type, t.hd),
+            v_bytes = u64(seqs) * max_pages * t.n_kv * page_tokens * row_bytes(t.v_type, t.hd);
   std::vector<u8> hk(k_bytes), hv(v_bytes);
   Buffer dk = rig.buffer(k_bytes), dv = rig.buffer(v_bytes);
   const std::vector<f32> qn = random.normals(size_t(t.hd)), kn = random.normals(size_t(t.hd));
@@ -187,12 +195,14 @@ void attention_case(Rig& rig, Random& random, const AttentionCase& t) {
   for (int p = 0; p <= longest; p++)
     for (int i = 0; i < t.n_rot / 2; i++) {
       const f64 angle = p * std::pow(1e4, -2.0 * i / t.n_rot);
-      rope[(size_t(p) * (t.n_rot / 2) + i) * 2] = f32(std::cos(angle)), rope[(size_t(p) * (t.n_rot / 2) + i) * 2 + 1] = f32(std::sin(angle));
+      rope[(size_t(p) * (t.n_rot / 2) + i) * 2] = f32(std::cos(angle)),
+                                             rope[(size_t(p) * (t.n_rot / 2) + i) * 2 + 1] = f32(std::sin(angle));
     }
   Buffer dqn = rig.up(qn), dkn = rig.up(kn), drope = rig.up(rope);
   auto args = [&](bool gpu, const f32* q, const f32* k, const f32* v, f32* out) {
     AttentionArgs a;
-    a.q = q, a.k = k, a.v = v, a.ldq = ldq, a.ldk = ldk, a.ldv = ldv, a.n_q = t.n_q, a.n_kv = t.n_kv, a.head_dim = t.hd, a.q_stride = q_stride, a.gated = t.gated;
+    a.q = q, a.k = k, a.v = v, a.ldq = ldq, a.ldk = ldk, a.ldv = ldv, a.n_q = t.n_q, a.n_kv = t.n_kv, a.head_dim = t.hd,
+    a.q_stride = q_stride, a.gated = t.gated;
     if (t.norms) a.q_norm = gpu ? dqn.as<f32>() : qn.data(), a.k_norm = gpu ? dkn.as<f32>() : kn.data();
     a.eps = 1e-6f, a.scale = 1 / std::sqrt(f32(t.hd)), a.n_rot = t.n_rot, a.neox = t.neox;
     a.rope = gpu ? drope.as<f32>() : rope.data();
@@ -212,7 +222,8 @@ void attention_case(Rig& rig, Random& random, const AttentionCase& t) {
   // The past in one go, then the step, then the step once more column by column.
   const Steps past = steps_of(std::vector<int>(t.past.size(), 0), t.past, max_pages), now = steps_of(t.past, t.cols, max_pages);
   auto numbers = [&](size_t cols, int ld) { return random.normals(cols * size_t(ld)); };
-  const std::string name = std::to_string(t.n_q) + "/" + std::to_string(t.n_kv) + "x" + std::to_string(t.hd) + " " + type_name(t.k_type) + "/" + type_name(t.v_type) + " past " + std::to_string(t.past[0]) + " cols " + std::to_string(now.pos.size());
+  const std::string name = std::to_string(t.n_q) + "/" + std::to_string(t.n_kv) + "x" + std::to_string(t.hd) + " " + type_name(t.k_type) +
+                           "/" + type_name(t.v_type) + " past " + std::to_string(t.past[0]) + " cols " + std::to_string(now.pos.size());
   const f64 limit = t.k_type == Type::F32 && t.v_type == Type::F32 ? 2e-6 : 2e-3;  // a rounding of the cache may fall the other way
   if (!past.pos.empty()) {
     const auto [got, want] = run(past, numbers(past.pos.size(), ldq), numbers(past.pos.size(), ldk), numbers(past.pos.size(), ldv), true);
@@ -240,17 +251,22 @@ void delta_case(Rig& rig, Random& random, int k_heads, int v_heads, int dim, boo
   const Steps s = steps_of(std::vector<int>(cols.size(), 0), cols, 1);
   const size_t n = s.pos.size();
   const int ldqkv = channels + 4, ldz = v_heads * dim, ldab = v_heads + 3;
-  const std::vector<f32> qkv = random.normals(n * ldqkv), z = random.normals(n * ldz), alpha = random.normals(n * ldab), beta = random.normals(n * ldab);
-  const std::vector<f32> conv_w = random.normals(size_t(channels) * conv), dt = random.normals(size_t(v_heads)), norm = random.normals(size_t(dim));
+  const std::vector<f32> qkv = random.normals(n * ldqkv), z = random.normals(n * ldz), alpha = random.normals(n * ldab),
+                         beta = random.normals(n * ldab);
+  const std::vector<f32> conv_w = random.normals(size_t(channels) * conv), dt = random.normals(size_t(v_heads)),
+                         norm = random.normals(size_t(dim));
   std::vector<f32> a(static_cast<size_t>(v_heads));
   for (f32& x : a) x = -std::exp(random.normal());
-  std::vector<f32> window = random.normals(size_t(seqs) * (conv - 1) * channels), state = random.normals(size_t(seqs) * v_heads * dim * dim);
-  Buffer bqkv = rig.up(qkv), bz = rig.up(z), balpha = rig.up(alpha), bbeta = rig.up(beta), bw = rig.up(conv_w), bdt = rig.up(dt), bnorm = rig.up(norm), ba = rig.up(a);
+  std::vector<f32> window = random.normals(size_t(seqs) * (conv - 1) * channels),
+                   state = random.normals(size_t(seqs) * v_heads * dim * dim);
+  Buffer bqkv = rig.up(qkv), bz = rig.up(z), balpha = rig.up(alpha), bbeta = rig.up(beta), bw = rig.up(conv_w), bdt = rig.up(dt),
+         bnorm = rig.up(norm), ba = rig.up(a);
   auto call = [&](const Steps& st, size_t first, Buffer& bwindow, Buffer& bstate) {
     DeviceSteps d = upload(rig, st);
     Buffer bout = rig.buffer(st.pos.size() * ldz * 4);
     DeltaNetArgs g;
-    g.qkv = bqkv.as<f32>() + first * ldqkv, g.z = bz.as<f32>() + first * ldz, g.alpha = balpha.as<f32>() + first * ldab, g.beta = bbeta.as<f32>() + first * ldab;
+    g.qkv = bqkv.as<f32>() + first * ldqkv, g.z = bz.as<f32>() + first * ldz, g.alpha = balpha.as<f32>() + first * ldab,
+    g.beta = bbeta.as<f32>() + first * ldab;
     g.ldqkv = ldqkv, g.ldz = ldz, g.ldab = ldab, g.k_heads = k_heads, g.v_heads = v_heads, g.dim = dim, g.conv = conv, g.tiled = tiled;
     g.conv_w = bw.as<f32>(), g.dt = bdt.as<f32>(), g.a = ba.as<f32>(), g.norm = bnorm.as<f32>(), g.eps = 1e-6f;
     g.conv_state = bwindow.as<f32>(), g.state = bstate.as<f32>(), g.out = bout.as<f32>();
@@ -267,14 +283,16 @@ void delta_case(Rig& rig, Random& random, int k_heads, int v_heads, int dim, boo
     const std::vector<f32> o = call(one, c, cwindow, cstate);
     std::copy(o.begin(), o.end(), alone.begin() + i64(c) * ldz);
   }
-  const std::string name = std::to_string(k_heads) + "/" + std::to_string(v_heads) + "x" + std::to_string(dim) + " cols " + std::to_string(n);
+  const std::string name =
+      std::to_string(k_heads) + "/" + std::to_string(v_heads) + "x" + std::to_string(dim) + " cols " + std::to_string(n);
   rig.same_bits("delta_net.alone", name, alone, got);
   rig.same_bits("delta_net.alone.state", name, rig.down<f32>(cstate.data(), state.size()), rig.down<f32>(bstate.data(), state.size()));
   rig.same_bits("delta_net.alone.window", name, rig.down<f32>(cwindow.data(), window.size()), rig.down<f32>(bwindow.data(), window.size()));
   DeltaNetArgs h;
   std::vector<f32> out(got.size());
   h.qkv = qkv.data(), h.z = z.data(), h.alpha = alpha.data(), h.beta = beta.data(), h.ldqkv = ldqkv, h.ldz = ldz, h.ldab = ldab;
-  h.k_heads = k_heads, h.v_heads = v_heads, h.dim = dim, h.conv = conv, h.tiled = tiled, h.conv_w = conv_w.data(), h.dt = dt.data(), h.a = a.data(), h.norm = norm.data(), h.eps = 1e-6f;
+  h.k_heads = k_heads, h.v_heads = v_heads, h.dim = dim, h.conv = conv, h.tiled = tiled, h.conv_w = conv_w.data(), h.dt = dt.data(),
+  h.a = a.data(), h.norm = norm.data(), h.eps = 1e-6f;
   h.conv_state = window.data(), h.state = state.data(), h.out = out.data();
   const DeviceSteps d = upload(rig, s);
   rig.ref.k->delta_net(rig.ref, d.host, h);

@@ -61,7 +61,8 @@ struct Pool {
   Weight take(Type type, i64 rows, i64 cols, bool pair = false, i64 experts = 1) {
     Weight w;
     w.type = type, w.rows = rows, w.cols = cols, w.experts = experts, w.layout_id = type_layout(type).layout;
-    const u64 bytes = w.layout_id >= layout_rows_f32 ? u64(rows * cols * 2) : Units(w.layout_id, pair ? 2 * rows : rows, cols).bytes() * u64(experts);
+    const u64 bytes =
+        w.layout_id >= layout_rows_f32 ? u64(rows * cols * 2) : Units(w.layout_id, pair ? 2 * rows : rows, cols).bytes() * u64(experts);
     if (used + bytes > memory.bytes()) used = 0;  // cold long since
     FEWBIT_CHECK(bytes <= memory.bytes());
     w.data = memory.as<u8>() + used;
@@ -85,7 +86,13 @@ struct Input {
   }
 };
 
-void time_matvec(Rig& rig, bool all) {
+// `list` is empty or names `word` between commas.
+bool named(const std::string& list, const std::string& word) {
+  return list.empty() || ("," + list + ",").find("," + word + ",") != std::string::npos;
+}
+
+void time_matvec(Rig& rig, const TimeOptions& o) {
+  const bool all = o.what == "matvec";
   Timer timer(rig);
   Pool pool(rig, u64(1500) << 20);
   struct Shape {
@@ -93,50 +100,59 @@ void time_matvec(Rig& rig, bool all) {
     bool pair;
   };
   const Shape shapes[] = {{17408, 5120, true}, {16384, 5120, false}, {5120, 17408, false}, {5120, 6144, false}, {248320, 5120, false}};
-  std::vector<Type> types = {Type::PQ2_0, Type::Q1_0, Type::Q2_0, Type::IQ1_S, Type::IQ1_M, Type::IQ2_XXS, Type::IQ2_XS, Type::IQ2_S, Type::IQ3_XXS, Type::IQ3_S, Type::Q2_K, Type::Q3_K, Type::Q4_0, Type::Q4_K, Type::Q6_K, Type::Q8_0};
+  std::vector<Type> types = {Type::PQ2_0,   Type::Q1_0,  Type::Q2_0, Type::IQ1_S, Type::IQ1_M, Type::IQ2_XXS, Type::IQ2_XS, Type::IQ2_S,
+                             Type::IQ3_XXS, Type::IQ3_S, Type::Q2_K, Type::Q3_K,  Type::Q4_0,  Type::Q4_K,    Type::Q6_K,   Type::Q8_0};
   for (Type type : types)
     for (const Shape& s : shapes) {
+      if (!named(o.types, type_name(type))) continue;
       const bool main_type = type == Type::PQ2_0 || type == Type::Q1_0;
       if (!main_type && !all && s.rows != 248320 && s.rows != 17408) continue;
       std::vector<int> widths = main_type ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{1, 8};
       if (s.pair && (main_type || all)) widths.push_back(512);
       for (int cols : widths) {
+        if (!named(o.cols, std::to_string(cols))) continue;
         Input in(rig, int(s.cols), cols);
         Buffer y = rig.buffer(u64(s.rows) * cols * 4);
         const Weight probe = pool.take(type, s.rows, s.cols, s.pair);
         const u64 bytes = s.pair ? 2 * probe.bytes : probe.bytes;
         const int copies = cols > 64 ? 1 : int(std::max<u64>(1, (u64(400) << 20) / bytes));
         const f64 us = timer.median_us([&] {
-                         for (int i = 0; i < copies; i++) {
-                           const Weight w = pool.take(type, s.rows, s.cols, s.pair);
-                           if (s.pair) {
-                             rig.ctx.k->glu(rig.ctx, w, w, in.act, Glu::silu, y.as<f32>());
-                           } else {
-                             const Kernels::Product p{&w, &in.act, y.as<f32>(), s.rows, false};
-                             rig.ctx.k->matmul(rig.ctx, {&p, 1});
-                           }
-                         }
-                       }) /
-                       copies;
+          for (int i = 0; i < copies; i++) {
+            const Weight w = pool.take(type, s.rows, s.cols, s.pair);
+            if (s.pair) {
+              rig.ctx.k->glu(rig.ctx, w, w, in.act, Glu::silu, y.as<f32>());
+            } else {
+              const Kernels::Product p{&w, &in.act, y.as<f32>(), s.rows, false};
+              rig.ctx.k->matmul(rig.ctx, {&p, 1});
+            }
+          }
+        }) / copies;
         const i64 outs = s.pair ? 2 * s.rows : s.rows;
         const f64 file = f64(row_bytes(type, s.cols)) * f64(outs);
-        std::printf("{\"bench\":\"matvec\",\"type\":\"%s\",\"shape\":\"%lldx%lld\",\"cols\":%d,\"us\":%.2f,\"device_tb_s\":%.3f,\"file_tb_s\":%.3f,\"tops\":%.1f}\n", type_name(type), (long long)outs,
-                    (long long)s.cols, cols, us, f64(bytes) / us * 1e-6, file / us * 1e-6, 2.0 * f64(outs) * f64(s.cols) * cols / us * 1e-6);
+        std::printf(
+            "{\"bench\":\"matvec\",\"type\":\"%s\",\"shape\":\"%lldx%lld\",\"cols\":%d,\"us\":%.2f,\"device_tb_s\":%.3f,\"file_tb_s\":%.3f,"
+            "\"tops\":%.1f}\n",
+            type_name(type), (long long)outs, (long long)s.cols, cols, us, f64(bytes) / us * 1e-6, file / us * 1e-6,
+            2.0 * f64(outs) * f64(s.cols) * cols / us * 1e-6);
         std::fflush(stdout);
       }
     }
 }
 
 // One decoded token of bonsai-27b: the multiplies alone, then with the steps between them.
-void time_chain(Rig& rig) {
+void time_chain(Rig& rig, const TimeOptions& o) {
   Timer timer(rig);
   for (Type type : {Type::PQ2_0, Type::Q1_0}) {
+    if (!named(o.types, type_name(type))) continue;
     Pool pool(rig, type == Type::PQ2_0 ? u64(7400) << 20 : u64(4000) << 20);
     for (int cols : {1, 8}) {
+      if (!named(o.cols, std::to_string(cols))) continue;
       Random random(4);
       Input a5(rig, 5120, cols), a6(rig, 6144, cols), a17(rig, 17408, cols), f5(rig, 5120, cols, ActLayout::f32);
-      Buffer x = rig.up(random.normals(size_t(5120) * cols)), h = rig.buffer(u64(17408) * cols * 4), qkv = rig.buffer(u64(17000) * cols * 4), z = rig.buffer(u64(6144) * cols * 4), ab = rig.buffer(u64(96) * cols * 4);
-      Buffer logits = rig.buffer(u64(248320) * cols * 4), signs = rig.up(std::vector<f32>(17408, 1.0f)), w = rig.up(std::vector<f32>(17408, 1.0f)), ids = rig.buffer(4096);
+      Buffer x = rig.up(random.normals(size_t(5120) * cols)), h = rig.buffer(u64(17408) * cols * 4),
+             qkv = rig.buffer(u64(17000) * cols * 4), z = rig.buffer(u64(6144) * cols * 4), ab = rig.buffer(u64(96) * cols * 4);
+      Buffer logits = rig.buffer(u64(248320) * cols * 4), signs = rig.up(std::vector<f32>(17408, 1.0f)),
+             w = rig.up(std::vector<f32>(17408, 1.0f)), ids = rig.buffer(4096);
       Rotation r;
       r.block = 1024, r.signs = signs.as<f32>();
       for (int steps = 0; steps < 3; steps++) {  // 0: the multiplies, 1: with norms and activations, 2: with DeltaNet too
@@ -149,9 +165,12 @@ void time_chain(Rig& rig) {
         Buffer bfirst = rig.up(first), bslot = rig.up(slot), bseq = rig.up(seq);
         if (steps == 2) {
           conv_w = rig.up(random.normals(10240 * 4)), dt = rig.up(random.normals(48)), na = rig.up(std::vector<f32>(48, -0.5f));
-          state = rig.buffer(u64(48) * 48 * 128 * 128 * 4 * cols), window = rig.buffer(u64(48) * 3 * 10240 * 4 * cols), dout = rig.buffer(u64(6144) * cols * 4);
-          d.qkv = qkv.as<f32>(), d.z = z.as<f32>(), d.alpha = ab.as<f32>(), d.beta = ab.as<f32>() + 48, d.ldqkv = 10240, d.ldz = 6144, d.ldab = 96;
-          d.k_heads = 16, d.v_heads = 48, d.dim = 128, d.conv_w = conv_w.as<f32>(), d.dt = dt.as<f32>(), d.a = na.as<f32>(), d.norm = w.as<f32>(), d.eps = 1e-6f, d.out = dout.as<f32>();
+          state = rig.buffer(u64(48) * 48 * 128 * 128 * 4 * cols), window = rig.buffer(u64(48) * 3 * 10240 * 4 * cols),
+          dout = rig.buffer(u64(6144) * cols * 4);
+          d.qkv = qkv.as<f32>(), d.z = z.as<f32>(), d.alpha = ab.as<f32>(), d.beta = ab.as<f32>() + 48, d.ldqkv = 10240, d.ldz = 6144,
+          d.ldab = 96;
+          d.k_heads = 16, d.v_heads = 48, d.dim = 128, d.conv_w = conv_w.as<f32>(), d.dt = dt.as<f32>(), d.a = na.as<f32>(),
+          d.norm = w.as<f32>(), d.eps = 1e-6f, d.out = dout.as<f32>();
         }
         u64 bytes = 0;
         auto mm = [&](i64 rows, const Input& in, f32* y, bool add) {
@@ -163,37 +182,46 @@ void time_chain(Rig& rig) {
         auto norm = [&](const f32* from, Input& in, bool weights) {
           if (!steps) return;
           const Kernels::ActOut out[2] = {{&in.act, &r}, {&f5.act, nullptr}};
-          rig.ctx.k->norm(rig.ctx, from, in.act.n, in.act.n, cols, weights ? w.as<f32>() : nullptr, 1e-6f, nullptr, {out, size_t(weights ? 2 : 1)});
+          rig.ctx.k->norm(rig.ctx, from, in.act.n, in.act.n, cols, weights ? w.as<f32>() : nullptr, 1e-6f, nullptr,
+                          {out, size_t(weights ? 2 : 1)});
         };
-        const f64 us = timer.median_us([&] {
-          bytes = 0;
-          for (int layer = 0; layer < 64; layer++) {
-            norm(x.as<f32>(), a5, true);
-            const Weight q = pool.take(type, 10240, 5120), zz = pool.take(type, 6144, 5120), al = pool.take(Type::BF16, 48, 5120), be = pool.take(Type::BF16, 48, 5120);
-            bytes += q.bytes + zz.bytes;
-            Kernels::Product p[4] = {{&q, &a5.act, qkv.as<f32>(), 10240, false}, {&zz, &a5.act, z.as<f32>(), 6144, false}, {&al, &f5.act, ab.as<f32>(), 96, false}, {&be, &f5.act, ab.as<f32>() + 48, 96, false}};
-            rig.ctx.k->matmul(rig.ctx, {p, size_t(steps ? 4 : 2)});
-            if (steps == 2 && layer % 4 != 3) {
-              const int l = layer / 4 * 3 + layer % 4;
-              d.state = state.as<f32>() + u64(l) * cols * 48 * 128 * 128, d.conv_state = window.as<f32>() + u64(l) * cols * 3 * 10240;
-              Batch b;
-              b.cols = cols, b.seqs = cols, b.first = bfirst.as<i32>(), b.slot = bslot.as<i32>(), b.seq = bseq.as<i32>();
-              rig.ctx.k->delta_net(rig.ctx, b, d);
-            }
-            norm(h.as<f32>(), a6, false);
-            mm(5120, a6, x.as<f32>(), true);
-            norm(x.as<f32>(), a5, true);
-            const Weight g = pool.take(type, 17408, 5120, true);
-            bytes += 2 * g.bytes;
-            rig.ctx.k->glu(rig.ctx, g, g, a5.act, Glu::silu, h.as<f32>());
-            norm(h.as<f32>(), a17, false);
-            mm(5120, a17, x.as<f32>(), true);
-          }
-          norm(x.as<f32>(), a5, true);
-          mm(248320, a5, logits.as<f32>(), false);
-          if (steps) rig.ctx.k->argmax(rig.ctx, logits.as<f32>(), 248320, cols, ids.as<i32>());
-        }, 5);
-        std::printf("{\"bench\":\"chain\",\"type\":\"%s\",\"cols\":%d,\"steps\":%d,\"ms\":%.3f,\"weights_gb\":%.3f,\"tb_s\":%.3f}\n", type_name(type), cols, steps, us * 1e-3, f64(bytes) * 1e-9, f64(bytes) / us * 1e-6);
+        const f64 us = timer.median_us(
+            [&] {
+              bytes = 0;
+              for (int layer = 0; layer < 64; layer++) {
+                norm(x.as<f32>(), a5, true);
+                const Weight q = pool.take(type, 10240, 5120), zz = pool.take(type, 6144, 5120), al = pool.take(Type::BF16, 48, 5120),
+                             be = pool.take(Type::BF16, 48, 5120);
+                bytes += q.bytes + zz.bytes;
+                Kernels::Product p[4] = {{&q, &a5.act, qkv.as<f32>(), 10240, false},
+                                         {&zz, &a5.act, z.as<f32>(), 6144, false},
+                                         {&al, &f5.act, ab.as<f32>(), 96, false},
+                                         {&be, &f5.act, ab.as<f32>() + 48, 96, false}};
+                rig.ctx.k->matmul(rig.ctx, {p, size_t(steps ? 4 : 2)});
+                if (steps == 2 && layer % 4 != 3) {
+                  const int l = layer / 4 * 3 + layer % 4;
+                  d.state = state.as<f32>() + u64(l) * cols * 48 * 128 * 128, d.conv_state = window.as<f32>() + u64(l) * cols * 3 * 10240;
+                  Batch b;
+                  b.cols = cols, b.seqs = cols, b.max_seq_cols = 1, b.first = bfirst.as<i32>(), b.slot = bslot.as<i32>(),
+                  b.seq = bseq.as<i32>();
+                  rig.ctx.k->delta_net(rig.ctx, b, d);
+                }
+                norm(h.as<f32>(), a6, false);
+                mm(5120, a6, x.as<f32>(), true);
+                norm(x.as<f32>(), a5, true);
+                const Weight g = pool.take(type, 17408, 5120, true);
+                bytes += 2 * g.bytes;
+                rig.ctx.k->glu(rig.ctx, g, g, a5.act, Glu::silu, h.as<f32>());
+                norm(h.as<f32>(), a17, false);
+                mm(5120, a17, x.as<f32>(), true);
+              }
+              norm(x.as<f32>(), a5, true);
+              mm(248320, a5, logits.as<f32>(), false);
+              if (steps) rig.ctx.k->argmax(rig.ctx, logits.as<f32>(), 248320, cols, ids.as<i32>());
+            },
+            5);
+        std::printf("{\"bench\":\"chain\",\"type\":\"%s\",\"cols\":%d,\"steps\":%d,\"ms\":%.3f,\"weights_gb\":%.3f,\"tb_s\":%.3f}\n",
+                    type_name(type), cols, steps, us * 1e-3, f64(bytes) * 1e-9, f64(bytes) / us * 1e-6);
         std::fflush(stdout);
       }
     }
@@ -205,14 +233,16 @@ void time_steps(Rig& rig) {
   Random random(6);
   constexpr int times = 50;
   for (int cols : {1, 8, 512}) {
-    Buffer x = rig.up(random.normals(size_t(17408) * cols)), w = rig.up(random.normals(17408)), signs = rig.up(std::vector<f32>(17408, 1.0f));
+    Buffer x = rig.up(random.normals(size_t(17408) * cols)), w = rig.up(random.normals(17408)),
+           signs = rig.up(std::vector<f32>(17408, 1.0f));
     Rotation r;
     r.block = 1024, r.signs = signs.as<f32>();
     for (int n : {5120, 6144, 17408}) {
       Input in(rig, n, cols);
       const Kernels::ActOut out{&in.act, &r};
       const f64 us = timer.median_us([&] {
-        for (int i = 0; i < times; i++) rig.ctx.k->norm(rig.ctx, x.as<f32>(), n, n, cols, n == 5120 ? w.as<f32>() : nullptr, 1e-6f, nullptr, {&out, 1});
+        for (int i = 0; i < times; i++)
+          rig.ctx.k->norm(rig.ctx, x.as<f32>(), n, n, cols, n == 5120 ? w.as<f32>() : nullptr, 1e-6f, nullptr, {&out, 1});
       }) / times;
       std::printf("{\"bench\":\"norm\",\"n\":%d,\"cols\":%d,\"us\":%.2f}\n", n, cols, us);
     }
@@ -224,18 +254,29 @@ void time_steps(Rig& rig) {
       for (int s = 0; s < seqs; s++) first.push_back(s * (one ? cols : 1)), slot.push_back(s);
       first.push_back(cols);
       for (int c = 0; c < cols; c++) seq.push_back(one ? 0 : c);
-      Buffer bf = rig.up(first), bs = rig.up(slot), bq = rig.up(seq), qkv = rig.up(random.normals(size_t(10240) * cols)), z = rig.up(random.normals(size_t(6144) * cols)), ab = rig.up(random.normals(size_t(96) * cols));
-      Buffer cw = rig.up(random.normals(40960)), na = rig.up(std::vector<f32>(48, -0.5f)), dt = rig.up(random.normals(48)), out = rig.buffer(u64(6144) * cols * 4);
+      Buffer bf = rig.up(first), bs = rig.up(slot), bq = rig.up(seq), qkv = rig.up(random.normals(size_t(10240) * cols)),
+             z = rig.up(random.normals(size_t(6144) * cols)), ab = rig.up(random.normals(size_t(96) * cols));
+      Buffer cw = rig.up(random.normals(40960)), na = rig.up(std::vector<f32>(48, -0.5f)), dt = rig.up(random.normals(48)),
+             out = rig.buffer(u64(6144) * cols * 4);
       constexpr int layers = 24;
       Buffer state = rig.buffer(u64(layers) * seqs * 48 * 128 * 128 * 4), window = rig.buffer(u64(seqs) * 3 * 10240 * 4);
       Batch b;
-      b.cols = cols, b.seqs = seqs, b.first = bf.as<i32>(), b.slot = bs.as<i32>(), b.seq = bq.as<i32>();
+      b.cols = cols, b.seqs = seqs, b.max_seq_cols = one ? cols : 1, b.first = bf.as<i32>(), b.slot = bs.as<i32>(), b.seq = bq.as<i32>();
       DeltaNetArgs d;
-      d.qkv = qkv.as<f32>(), d.z = z.as<f32>(), d.alpha = ab.as<f32>(), d.beta = ab.as<f32>() + 48, d.ldqkv = 10240, d.ldz = 6144, d.ldab = 96, d.k_heads = 16, d.v_heads = 48, d.dim = 128;
-      d.conv_w = cw.as<f32>(), d.dt = dt.as<f32>(), d.a = na.as<f32>(), d.norm = w.as<f32>(), d.eps = 1e-6f, d.conv_state = window.as<f32>(), d.out = out.as<f32>();
+      d.qkv = qkv.as<f32>(), d.z = z.as<f32>(), d.alpha = ab.as<f32>(), d.beta = ab.as<f32>() + 48, d.ldqkv = 10240, d.ldz = 6144,
+      d.ldab = 96, d.k_heads = 16, d.v_heads = 48, d.dim = 128;
+      d.conv_w = cw.as<f32>(), d.dt = dt.as<f32>(), d.a = na.as<f32>(), d.norm = w.as<f32>(), d.eps = 1e-6f,
+      d.conv_state = window.as<f32>(), d.out = out.as<f32>();
       const f64 us = timer.median_us([&] {
         for (int i = 0; i < layers; i++) d.state = state.as<f32>() + u64(i) * seqs * 48 * 128 * 128, rig.ctx.k->delta_net(rig.ctx, b, d);
       }) / layers;
+      if (cols == 512) {
+        std::vector<Launch> each;
+        rig.ctx.launches = &each;
+        for (int i = 0; i < 3; i++) each.clear(), rig.ctx.k->delta_net(rig.ctx, b, d);
+        rig.ctx.launches = nullptr;
+        for (const Launch& l : each) std::printf("{\"bench\":\"%s\",\"cols\":%d,\"us\":%.2f}\n", l.kernel.c_str(), cols, l.time_us);
+      }
       std::printf("{\"bench\":\"delta_net\",\"cols\":%d,\"seqs\":%d,\"us\":%.2f}\n", cols, seqs, us);
     }
     // Attention of the 27B at some depths.
@@ -245,13 +286,18 @@ void time_steps(Rig& rig) {
       std::vector<i32> pos, seq(size_t(cols), 0), pages;
       for (int c = 0; c < cols; c++) pos.push_back(depth + c);
       for (int p = 0; p < max_pages; p++) pages.push_back(p);
-      Buffer bp = rig.up(pos), bs = rig.up(seq), bt = rig.up(pages), q = rig.up(random.normals(size_t(12288) * cols)), kv = rig.up(random.normals(size_t(2048) * cols)), out = rig.buffer(u64(6144) * cols * 4);
-      Buffer rope = rig.up(random.normals(size_t(max_pages) * 64 * 64)), k = rig.buffer(u64(max_pages) * 4 * 64 * 512), v = rig.buffer(u64(max_pages) * 4 * 64 * 512);
+      Buffer bp = rig.up(pos), bs = rig.up(seq), bt = rig.up(pages), q = rig.up(random.normals(size_t(12288) * cols)),
+             kv = rig.up(random.normals(size_t(2048) * cols)), out = rig.buffer(u64(6144) * cols * 4);
+      Buffer rope = rig.up(random.normals(size_t(max_pages) * 64 * 64)), k = rig.buffer(u64(max_pages) * 4 * 64 * 512),
+             v = rig.buffer(u64(max_pages) * 4 * 64 * 512);
       Batch b;
-      b.cols = cols, b.seqs = 1, b.max_pos = depth + cols - 1, b.pos = bp.as<i32>(), b.seq = bs.as<i32>(), b.page_table = bt.as<i32>(), b.max_pages = max_pages;
+      b.cols = cols, b.seqs = 1, b.max_seq_cols = cols, b.max_pos = depth + cols - 1, b.pos = bp.as<i32>(), b.seq = bs.as<i32>(),
+      b.page_table = bt.as<i32>(), b.max_pages = max_pages;
       AttentionArgs a;
-      a.q = q.as<f32>(), a.k = kv.as<f32>(), a.v = kv.as<f32>() + 1024, a.ldq = 12288, a.ldk = a.ldv = 2048, a.n_q = 24, a.n_kv = 4, a.head_dim = 256, a.q_stride = 512, a.gated = true;
-      a.q_norm = a.k_norm = w.as<f32>(), a.eps = 1e-6f, a.scale = 1.0f / 16, a.n_rot = 64, a.rope = rope.as<f32>(), a.cache = {k.data(), v.data(), Type::F16, Type::F16, 64}, a.out = out.as<f32>();
+      a.q = q.as<f32>(), a.k = kv.as<f32>(), a.v = kv.as<f32>() + 1024, a.ldq = 12288, a.ldk = a.ldv = 2048, a.n_q = 24, a.n_kv = 4,
+      a.head_dim = 256, a.q_stride = 512, a.gated = true;
+      a.q_norm = a.k_norm = w.as<f32>(), a.eps = 1e-6f, a.scale = 1.0f / 16, a.n_rot = 64, a.rope = rope.as<f32>(),
+      a.cache = {k.data(), v.data(), Type::F16, Type::F16, 64}, a.out = out.as<f32>();
       const f64 us = timer.median_us([&] {
         for (int i = 0; i < 10; i++) rig.ctx.k->attention(rig.ctx, b, a);
       }) / 10;
@@ -259,7 +305,12 @@ void time_steps(Rig& rig) {
     }
     std::fflush(stdout);
   }
-  // Experts of the issue's table: 256 of 512x2048, top 8.
+}
+
+// Experts of the issue's table: 256 of 512x2048, top 8.
+void time_experts(Rig& rig) {
+  Timer timer(rig);
+  Random random(7);
   Pool pool(rig, u64(2) << 30);
   for (Type type : {Type::PQ2_0, Type::IQ2_XS, Type::IQ3_S})
     for (int cols : {1, 512}) {
@@ -267,7 +318,8 @@ void time_steps(Rig& rig) {
       std::vector<i32> ids(size_t(cols) * 8);
       for (int c = 0; c < cols; c++)
         for (int j = 0; j < 8; j++) ids[size_t(c) * 8 + size_t(j)] = (random.below(32) + 32 * j) % 256;
-      Buffer di = rig.up(ids), dw = rig.up(std::vector<f32>(ids.size(), 0.125f)), h = rig.buffer(ids.size() * 512 * 4), x = rig.buffer(u64(cols) * 2048 * 4);
+      Buffer di = rig.up(ids), dw = rig.up(std::vector<f32>(ids.size(), 0.125f)), h = rig.buffer(ids.size() * 512 * 4),
+             x = rig.buffer(u64(cols) * 2048 * 4);
       Input in(rig, 2048, cols), mid(rig, 512, cols * 8);
       const f64 glu_us = timer.median_us([&] {
         for (int i = 0; i < 10; i++) rig.ctx.k->moe_glu(rig.ctx, g, g, in.act, di.as<i32>(), 8, Glu::silu, h.as<f32>());
@@ -275,17 +327,19 @@ void time_steps(Rig& rig) {
       const f64 down_us = timer.median_us([&] {
         for (int i = 0; i < 10; i++) rig.ctx.k->moe_down(rig.ctx, down, mid.act, di.as<i32>(), dw.as<f32>(), 8, x.as<f32>());
       }) / 10;
-      std::printf("{\"bench\":\"experts\",\"type\":\"%s\",\"cols\":%d,\"glu_us\":%.2f,\"down_us\":%.2f}\n", type_name(type), cols, glu_us, down_us);
+      std::printf("{\"bench\":\"experts\",\"type\":\"%s\",\"cols\":%d,\"glu_us\":%.2f,\"down_us\":%.2f}\n", type_name(type), cols, glu_us,
+                  down_us);
       std::fflush(stdout);
     }
 }
 
 }  // namespace
 
-void time_kernels(Rig& rig, const std::string& what) {
-  if (what.empty() || what == "matvec") time_matvec(rig, what == "matvec");
-  if (what.empty() || what == "chain") time_chain(rig);
-  if (what.empty() || what == "steps") time_steps(rig);
+void time_kernels(Rig& rig, const TimeOptions& o) {
+  if (o.what.empty() || o.what == "matvec") time_matvec(rig, o);
+  if (o.what.empty() || o.what == "chain") time_chain(rig, o);
+  if (o.what.empty() || o.what == "steps") time_steps(rig);
+  if (o.what.empty() || o.what == "steps" || o.what == "experts") time_experts(rig);
 }
 
 }  // namespace fewbit::kernel::cuda::check

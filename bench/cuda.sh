@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The CUDA backend on a bare machine with a GPU: no compiler, no packages, no network.  JSON lines on standard output.
+#   bench/cuda.sh pack       after `cmake --preset cuda-sm90 && ninja -C build-cuda`: programs and their libraries into build-cuda/pack
+#   bench/cuda.sh verify     every operation against the definition, the same bits at every width
+#   bench/cuda.sh sanitize   compute-sanitizer's memcheck and racecheck over the quick half of it
+#   bench/cuda.sh oracles    logits of the seven oracles, perplexity, greedy tokens equal to the CPU's
+#   bench/cuda.sh bench      ceilings, multiplies by shape and type, decode, batches, prefill, experts
+# PACK (default build-cuda/pack) is where the programs lie.  Each stage takes less than 8 minutes and fails on the first thing wrong.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+pack=${PACK:-build-cuda/pack}
+stage=${1:-}
+say() { printf '{"stage":"%s",%s}\n' "$stage" "$1"; }
+run() { LD_LIBRARY_PATH="$pack/lib" "$@"; }
+
+case $stage in
+pack)
+  mkdir -p "$pack/lib"
+  for program in fewbit cuda_check; do
+    strip -o "$pack/$program" "build-cuda/$program"
+    ldd "build-cuda/$program" | awk '/=>/ && $1 !~ /^lib(c|m|dl|rt|pthread)\./ { print $3 }' | xargs -I{} cp -L {} "$pack/lib/"
+  done
+  say "\"bytes\":$(du -sb "$pack" | cut -f1)"
+  ;;
+verify)
+  run "$pack/cuda_check" verify
+  run "$pack/fewbit" verify --device cuda -o csv | awk -F, 'NR > 1 { n[$6]++ } $6 == "MISSING" { types[$2] } END { s = ""; for (t in types) s = s " " t
+    printf "{\"stage\":\"verify\",\"ok\":%d,\"fail\":%d,\"missing\":%d,\"missing_types\":\"%s\"}\n", n["OK"], n["FAIL"], n["MISSING"], s }'
+  ;;
+sanitize)
+  for tool in memcheck racecheck; do
+    run compute-sanitizer --tool $tool --error-exitcode 9 "$pack/cuda_check" quick | tail -1 | sed "s/.*/{\"stage\":\"sanitize\",\"tool\":\"$tool\",\"result\":\"&\"}/"
+  done
+  ;;
+oracles)
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  for gz in tests/data/oracles/*.f16.gguf.gz; do
+    name=$(basename "$gz" .f16.gguf.gz)
+    gunzip -c "$gz" > "$work/$name.gguf"
+    run python3 bench/oracle.py "$pack/fewbit" "$work/$name.gguf" "tests/data/oracles/$name.expected.json" --device cuda -ctk f32 -ctv f32
+  done
+  for model in models/*.gguf ${EXTRA_MODELS:-}; do
+    name=$(basename "$model" .gguf)
+    for ub in 512 8; do
+      say "\"model\":\"$name\",\"ub\":$ub,\"perplexity\":$(run "$pack/fewbit" perplexity -m "$model" -f tests/data/mini.ppl.txt --device cuda -ub $ub --json | grep -o '"perplexity": *[0-9.]*' | head -1 | cut -d: -f2)"
+    done
+    for device in cpu cuda; do
+      run "$pack/fewbit" eval -m "$model" --device $device --prompt "Once upon a time" --greedy 256 --json | tr -d ' \n' | grep -o '"greedy":[^]]*]' > "$work/$device"
+    done
+    cmp -s "$work/cpu" "$work/cuda" && same=true || same=false
+    say "\"model\":\"$name\",\"greedy\":256,\"equal_to_cpu\":$same"
+  done
+  ;;
+bench)
+  run "$pack/fewbit" ceiling --device cuda | sed 's/.*/{"stage":"bench","ceiling":"&"}/'
+  run "$pack/cuda_check" time
+  for type in PQ2_0 PTQ1_0 Q1_0; do
+    run "$pack/fewbit" bench --synthetic bonsai-27b:$type --device cuda -p 512 -n 128 -r 5 -o jsonl
+  done
+  run "$pack/fewbit" batched-bench --synthetic bonsai-27b:PQ2_0 -npp 32 -ntg 64 -npl 1,2,4,8 -r 2 --device cuda -o jsonl
+  run "$pack/fewbit" bench --synthetic qwen35-35b-a3b:IQ2_XS --device cuda -p 512 -n 128 -r 3 -o jsonl
+  run "$pack/fewbit" launches --synthetic bonsai-27b:PQ2_0 --device cuda --total
+  ;;
+*)
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+  ;;
+esac
