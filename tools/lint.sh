@@ -14,6 +14,6 @@ if [ "${1:-}" = tidy ]; then
   echo "clang-tidy: ${#files[@]} files clean"
   exit
 fi
-mapfile -t files < <(git ls-files '*.h' '*.cpp' '*.inl' | grep -v -e /cuda/ -e target_begin.inl)
+mapfile -t files < <(git ls-files '*.h' '*.cpp' '*.inl' '*.cu' '*.cuh' | grep -v -e target_begin.inl)
 clang-format --dry-run --Werror "${files[@]}"
 echo "clang-format: ${#files[@]} files clean"
