@@ -309,6 +309,7 @@ Case argmax_case(const char* name, int n, int cols) {
   c.faults = {Fault::wrong_sign};
   if (cols > 1) c.faults.push_back(Fault::stale_column);
   c.run = [=](Side& side, Fault fault) {
+    side.scratch(cols, n);
     std::vector<f32> x = Noise(u64(n)).normals(i64(n) * cols);
     for (int i = 0; i < cols; i++) x[size_t(i * n + (i * 5 + n / 2) % n)] = x[size_t(i * n + n - 1)] = 9;  // a tie
     spoil_inputs(fault, x, n, cols);

@@ -283,3 +283,5 @@ MvEntry mv_entry_b8(int layout, int nc, int tiles, bool experts);
 // slab per ring stage | 20.2 / 11.5 / 13.5 / 7.5 / 97 tried: the same in blocks of 8 warps | 19.9 / 11.0 / 11.6 / 5.9 / 97; 8 columns of
 // 34816x5120 23.7 against 25.9, of the others no gain tried: pairs of blocks share K where rows are few (clusters) | 5120x6144 7.0
 // against 5.9, 5120x17408 13.1 against 11.6
+// compute-sanitizer racecheck reports the hand-over of `sums` between warps (written before the arrival at `done`, read behind the wait):
+// it does not follow a barrier in shared memory that one lane arrives at for its warp.  memcheck finds nothing.
