@@ -598,7 +598,8 @@ u64 attention_scratch_bytes(int max_cols, int n_q_heads, int head_dim, int max_c
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 24 and 4 heads of 256, f16: 1 column at depth 64 / 1024 / 8192: 15.4 / 15.9 / 58 us; 512
-// columns at depth 64 / 1024: 299 / 969 us. tried: a block of 8 warps per column, splits in order | 726 / 2465 us at 512 columns tried: the
-// cache's type known at run time only | 18.1 / 17.1 / 87 us; 610 / 2116 us | branches between the loads of rows: one latency each tried: a
-// warp per column with 6 queries instead of 3 | 717 us | spills
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 24 and 4 heads of 256, f16: 1 column at depth 64 / 1024 / 8192: 15.4 / 15.9 / 58 us;
+// 512 columns at depth 64 / 1024: 299 / 969 us.
+// tried: a block of 8 warps per column, splits in order | 726 / 2465 us at 512 columns
+// tried: the cache's type known at run time only | 18.1 / 17.1 / 87 us; 610 / 2116 us | branches keep the loads of rows apart
+// tried: a warp per column with 6 queries instead of 3 | 717 us | spills

@@ -119,5 +119,4 @@ __device__ __forceinline__ f32 glu_of(f32 gate, f32 up, Glu kind) {
 
 }  // namespace fewbit::kernel::cuda
 
-// tried: the same division into L1 and shared memory asked of every kernel (100 %, 72 %) | a decoded 27B token 4.75 and 4.69 ms
-// against 4.62 | H200, nvcc 13.0, 30 Nov 2026
+// tried: one division into L1 and shared memory for all kernels (100 %, 72 %) | a 27B token 4.75, 4.69 ms against 4.62 | H200, 30 Nov 2026

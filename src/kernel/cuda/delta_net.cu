@@ -519,7 +519,8 @@ u64 delta_net_scratch_bytes(int max_cols, int max_n) { return u64(max_cols) * u6
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 16 K and 48 V heads of 128: 1 column 7.5 us, 8 sequences 25.4, 8 columns 18.3, 512 columns
-// 260. tried: a cluster of 4 blocks per head for few columns | 9.3 / 38.8 / 23.7 us tried: slices of 32 rows, 8 lanes per row | 549 us at
-// 512 columns (with early launch) against 454 tried: early launch at 512 columns | 454 us against 260 | blocks that wait take room from
-// those that run tried: convolution by a block per head and column | 400 us of 680 at 512 columns; a warp per head and 16 columns: 80
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 16 K and 48 V heads of 128: 1 column 7.5 us, 8 sequences 25.4, 8 columns 18.3, 512: 260.
+// tried: a cluster of 4 blocks per head for few columns | 9.3 / 38.8 / 23.7 us
+// tried: slices of 32 rows, 8 lanes per row | 549 us at 512 columns against 454, both with early launch
+// tried: early launch at 512 columns | 454 us against 260 | blocks that wait take room from those that run
+// tried: convolution by a block per head and column | 400 us of 680 at 512 columns; a warp per head and 16 columns: 80

@@ -387,6 +387,6 @@ GemmEntry gemm_entry_8(int layout);  // b8
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, PQ2_0: 654 us, 279 TOP/s.
-// tried: two products of 64 columns in turn, one promoted while the other is on the tensor cores | 660 us | issue slots and the reads of
-// activation scales bound it (IPC 1.9, tensor pipe 27 % busy) tried: no copies into shared memory, for the timing alone | 656 us | so not
-// bound by L2 tried: scales read before the wait | 660 us
+// tried: two products of 64 columns in turn, one promoted while the other multiplies | 660 us | IPC 1.9, tensor pipe 27 % busy
+// tried: no copies into shared memory, for the timing alone | 656 us | so not bound by L2
+// tried: activation scales read before the wait | 660 us
