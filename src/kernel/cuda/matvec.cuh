@@ -279,7 +279,7 @@ MvEntry mv_entry_b8(int layout, int nc, int tiles, bool experts);
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), PQ2_0, one column, us of 34816x5120 / 16384x5120 / 5120x17408 / 5120x6144 / 248320x5120:
 // this form 19.6 / 9.3 / 11.3 / 5.1 / 94.
-// tried: 16 warps per SM in one block, one tile at a time, activations a unit ahead | 25.0 / 13.0 / 16.3 / 8.2 / 128 | 151 instructions a unit
+// tried: 16 warps per SM in one block, a tile at a time, activations a unit ahead | 25.0 / 13.0 / 16.3 / 8.2 / 128 | 151 steps a unit
 // tried: the same, two units at a time, a whole slab per ring stage | 20.2 / 11.5 / 13.5 / 7.5 / 97 | nothing hides a block's start
 // tried: the same in blocks of 8 warps | 19.9 / 11.0 / 11.6 / 5.9 / 97 | 8 columns of 34816x5120 23.7 against 25.9, else no gain
 // tried: pairs of blocks share K where rows are few (clusters) | 5120x6144 7.0 against 5.9, 5120x17408 13.1 against 11.6
