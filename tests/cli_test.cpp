@@ -182,6 +182,33 @@ TEST(Cli, InspectAndBenchSpeakJson) {
   }
 }
 
+TEST(Cli, ABrokenKernelIsRefusedByName) {
+  ASSERT_EQ(setenv("FEWBIT_TEST_BREAK", "gemv.PQ2_0/", 1), 0);
+  const Outcome broken = call("eval -m " + dense + " --tokens 1,2");
+  setenv("FEWBIT_TEST_BREAK", "gemv.NOTHING/", 1);
+  const Outcome whole = call("eval -m " + dense + " --tokens 1,2");
+  unsetenv("FEWBIT_TEST_BREAK");
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_EQ(lines(broken.err), 1) << broken.err;
+  EXPECT_NE(broken.err.find("kernel 'gemv.PQ2_0/"), std::string::npos) << broken.err;
+  EXPECT_EQ(whole.code, 0) << whole.err;
+}
+
+TEST(Cli, AbComparesKernelsAndBuilds) {
+  const std::string options = " --warm --shape 64x256 --pairs 5 --seconds 1e-5 -o json ";
+  for (const std::string& pair : {std::string("scalar scalar"), std::string(FEWBIT_BINARY) + " " + FEWBIT_BINARY}) {
+    const Outcome r = call("ab --type PQ2_0,Q4_0 --op matmul,moe_down --cols 1,3 --experts 2" + options + pair);
+    ASSERT_EQ(r.code, 0) << r.err;
+    const Json rows = Json::parse(r.out);
+    ASSERT_EQ(rows.size(), 8u);
+    for (const Json& row : rows) {
+      EXPECT_TRUE(row["same_bits"].get<bool>()) << row.dump();
+      EXPECT_GT(row["gb_s_b"].get<double>(), 0) << row.dump();
+    }
+  }
+  EXPECT_EQ(call("ab --type PQ2_0" + options + "nonsense scalar").code, 1);
+}
+
 TEST(Cli, ChatAnswersResetsAndSaves) {
   const std::string saved = testing::TempDir() + "fewbit_chat.json";
   Outcome r = call("chat -m " + dense + " -n 6 --temp 0", "hello\nand now?\n/save " + saved + "\n/nonsense\n/reset\n/exit\n");

@@ -23,7 +23,7 @@ class Contestant {
 };
 
 struct AbOptions {
-  int pairs = 31;       // rounds of A B B A
+  int pairs = 101;      // rounds of A B B A
   f64 seconds = 0.002;  // at least this much per timing
   u64 seed = 1;         // of the bootstrap
 };
@@ -56,11 +56,13 @@ struct AbShape {
   i64 rows = 2048, n = 2048;
   int cols = 1;      // columns; for experts: tokens per expert
   i64 experts = 0;   // how many are used at once
+  int panel = 0;     // columns that a tile of 16 rows is multiplied with at once, at most (0 = as the kernel prefers)
   bool cold = true;  // weights that do not fit in three times the last cache
-  f64 planted = 0;   // part of the work that is done twice, to see whether it is noticed
+  f64 planted = 0;   // part of the rows that is done twice, to see whether it is noticed
 };
 // Names of the kernels that this machine can run for a type: "gemv.PQ2_0/avx2.bits2.r16", ...
 std::vector<std::string> kernel_names(Type type);
+// `kernel`: such a name; or what follows its '/', or only the instruction set (then its packed layout, if it has one for the type).
 // Error: no such kernel here.
 Result<std::unique_ptr<Contestant>> cpu_contestant(Device& device, const std::string& kernel, const AbShape& shape);
 

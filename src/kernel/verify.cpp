@@ -1,7 +1,8 @@
 #include "kernel/verify.h"
 
-#include <chrono>
+#include <cstdlib>
 #include <map>
+#include <mutex>
 #include <regex>
 
 #include "kernel/parity.h"
@@ -30,10 +31,11 @@ Judgement judge(const Case& c, const CaseResult& got, const CaseResult& want) {
 
 // The sides of a comparison; the reference lives on a CPU of its own.
 struct Sides {
-  std::unique_ptr<Device> host;
+  std::unique_ptr<Device> host = std::move(open_device("cpu", {.threads = 1}).value());
   Side ref, tested;
-  Sides(Device& device, const Kernels& table)
-      : host(std::move(open_device("cpu", {.threads = 1}).value())), ref(*host, *ref::table()), tested(device, table) {}
+  // one_thread: a CPU table runs on the reference's CPU, so that nobody waits for a second thread.
+  Sides(Device& device, const Kernels& table, bool one_thread = false)
+      : ref(*host, *ref::table()), tested(one_thread && device.kind() == DeviceKind::cpu ? *host : device, table) {}
   CaseResult run(const Case& c, bool under_test, Fault fault = Fault::none) {
     Side& side = under_test ? tested : ref;
     CaseResult r = c.run(side, fault);
@@ -122,10 +124,12 @@ Status self_test(Device& device, const Kernels& table) {
   std::vector<Case> cases;
   weight_cases(request, cases);
   step_cases(request, cases);
-  Sides sides(device, table);
+  Sides sides(device, table, true);
+  const char* broken = std::getenv("FEWBIT_TEST_BREAK");
   for (const Case& c : cases) {
-    const CaseResult got = sides.run(c, true);
+    CaseResult got = sides.run(c, true);
     if (!got.missing.empty()) continue;  // said when a tensor asks for it
+    if (broken && got.kernel.find(broken) != std::string::npos) got.out.back() += 1;
     const Judgement j = judge(c, got, sides.run(c, false));
     if (!j.trouble.empty()) {
       return Error{Code::unsupported, "kernel '" + got.kernel + "' is broken on this machine (" + c.op + " " + c.type + " " + c.shape +
@@ -133,6 +137,18 @@ Status self_test(Device& device, const Kernels& table) {
     }
   }
   return {};
+}
+
+Result<const Kernels*> tested_kernels_for(Device& device, Path path) {
+  FEWBIT_TRY(const Kernels* table, kernels_for(device, path));
+  if (device.kind() != DeviceKind::cpu) return table;
+  static std::mutex mutex;
+  static std::map<const Kernels*, Status> results;
+  const std::lock_guard lock(mutex);
+  auto known = results.find(table);
+  if (known == results.end()) known = results.emplace(table, self_test(device, *table)).first;
+  FEWBIT_OK(known->second);
+  return table;
 }
 
 }  // namespace fewbit::kernel

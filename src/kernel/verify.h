@@ -42,6 +42,10 @@ VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& o
                     const std::function<void(const VerifyRow&)>& on_row);
 
 // A few cases per kernel of the table in under 50 ms, for start-up.  The error names the broken kernel.
+// FEWBIT_TEST_BREAK=NAME (tests) spoils the results of every kernel whose name contains NAME.
 Status self_test(Device& device, const Kernels& table);
+
+// kernels_for(), and on a CPU the self-test before the table's first use in this process.
+Result<const Kernels*> tested_kernels_for(Device& device, Path path);
 
 }  // namespace fewbit::kernel

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "gguf/synth.h"
+#include "kernel/verify.h"
 
 namespace fewbit::runtime {
 namespace {
@@ -149,7 +150,7 @@ Result<Prepared> prepare(const EngineOptions& options) {
   o.ubatch = int(std::min<i64>(o.ubatch, i64(o.n_ctx) * o.n_seqs));
   if (o.logits == 0) o.logits = std::max(o.n_seqs, 16);
   o.logits = std::max(o.logits, int(std::min(o.logits_bytes / (u64(config.n_vocab) * sizeof(f32)), u64(o.ubatch))));
-  FEWBIT_TRY(p.kernels, kernel::kernels_for(*p.device, o.path));
+  FEWBIT_TRY(p.kernels, kernel::tested_kernels_for(*p.device, o.path));
 
   kernel::Ctx ctx;
   ctx.device = p.device.get();

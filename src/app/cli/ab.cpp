@@ -1,7 +1,7 @@
 // ab: a paired, interleaved comparison of two kernels by name, or of two builds of this program by path.
 //
-// A build is run as `PATH ab --worker ...`, which answers on its standard output: "run N" with the seconds that N operations took,
-// "bits" with the bits of the last result.
+// A build is run as `PATH ab --worker ...`, which answers on its standard output: "hello" with "ready" and the bytes of weights that one
+// operation reads, "run N" with the seconds that N operations took, "bits" with the bits of the last result.
 #include "kernel/ab.h"
 
 #include <fmt/format.h>
@@ -21,8 +21,8 @@ namespace fewbit::cli {
 
 struct AbCommand {
   kernel::AbOptions options;
-  kernel::AbShape shape;
-  std::string type = "PQ2_0", dims = "2048x2048", cols = "1", experts, tile, a, b, output = "md", device = "cpu";
+  std::string ops = "matmul", types = "PQ2_0", dims = "2048x2048", cols = "1", experts = "0", tiles = "0", a, b, output = "md",
+              device = "cpu";
   int threads = 0;
   f64 planted = 0;
   bool warm = false, cold = false, worker = false, list = false;
@@ -53,9 +53,10 @@ class Build : public kernel::Contestant {
     b->in_ = fdopen(to[1], "w");
     b->out_ = fdopen(from[0], "r");
     std::string ready;
-    if (!b->ask("hello", ready) || ready != "ready") {
+    if (!b->ask("hello", ready) || ready.rfind("ready", 0) != 0) {
       return Error{Code::unsupported, fmt::format("{}: does not answer as a build of fewbit with `ab --worker` and this kernel", path)};
     }
+    b->bytes_ = std::strtoull(ready.c_str() + 5, nullptr, 10);
     return std::unique_ptr<kernel::Contestant>(std::move(b));
   }
   ~Build() override {
@@ -76,6 +77,7 @@ class Build : public kernel::Contestant {
     for (std::string w; in >> w;) v.push_back(u32(std::strtoul(w.c_str(), nullptr, 16)));
     return v;
   }
+  u64 bytes() const override { return bytes_; }
 
  private:
   bool ask(const std::string& question, std::string& answer) {
@@ -89,13 +91,14 @@ class Build : public kernel::Contestant {
     return false;
   }
   pid_t pid_ = -1;
+  u64 bytes_ = 0;
   std::FILE *in_ = nullptr, *out_ = nullptr;
 };
 
 Status serve(kernel::Contestant& c) {
   for (std::string line; std::getline(std::cin, line);) {
     if (line == "hello") {
-      fmt::print("ready\n");
+      fmt::print("ready {}\n", c.bytes());
     } else if (line.rfind("run ", 0) == 0) {
       fmt::print("{:.9f}\n", c.run(std::max(1, std::atoi(line.c_str() + 4))));
     } else if (line == "bits") {
@@ -115,83 +118,123 @@ bool is_build(const std::string& name) { return std::filesystem::is_regular_file
 Result<std::unique_ptr<kernel::Contestant>> contestant(const AbCommand& o, Device& device, const kernel::AbShape& shape,
                                                        const std::string& name) {
   if (!is_build(name)) return kernel::cpu_contestant(device, name, shape);
-  return Build::start(std::filesystem::absolute(name).string(),
-                      {"ab", "--worker", "--op", shape.op, "--type", type_name(shape.type), "--shape",
-                       fmt::format("{}x{}", shape.rows, shape.n), "--cols", std::to_string(shape.cols), "--experts",
-                       std::to_string(shape.experts), "-t", std::to_string(device.pool()->size()), o.warm ? "--warm" : "--cold"});
+  return Build::start(
+      std::filesystem::absolute(name).string(),
+      {"ab", "--worker", "--op", shape.op, "--type", type_name(shape.type), "--shape", fmt::format("{}x{}", shape.rows, shape.n), "--cols",
+       std::to_string(shape.cols), "--experts", std::to_string(shape.experts), "--tile", std::to_string(shape.panel), "-t",
+       std::to_string(device.pool()->size()), o.warm ? "--warm" : "--cold"});
 }
 
 }  // namespace
 
-static Status ab_command(AbCommand& o) {
-  o.shape.type = parse_type("--type", o.type);
-  o.shape.cold = !o.warm;
+static std::vector<std::string> items(const std::string& list) {
+  std::vector<std::string> v;
+  std::istringstream in(list);
+  for (std::string s; std::getline(in, s, ',');) v.push_back(s);
+  return v;
+}
+
+// Every combination of the lists, in the order of the options.
+static std::vector<kernel::AbShape> shapes_of(const AbCommand& o) {
   const size_t x = o.dims.find('x');
   if (x == std::string::npos) usage(fmt::format("--shape: '{}' is not ROWSxINPUTS", o.dims));
-  o.shape.rows = parse_ints("--shape", o.dims.substr(0, x), 1, 1 << 24)[0];
-  o.shape.n = parse_ints("--shape", o.dims.substr(x + 1), 1, 1 << 24)[0];
+  kernel::AbShape s;
+  s.rows = parse_ints("--shape", o.dims.substr(0, x), 1, 1 << 24)[0];
+  s.n = parse_ints("--shape", o.dims.substr(x + 1), 1, 1 << 24)[0];
+  s.cold = !o.warm;
+  std::vector<kernel::AbShape> shapes;
+  for (const std::string& op : items(o.ops)) {
+    if (op != "matmul" && op != "moe_glu" && op != "moe_down") usage(fmt::format("--op: '{}' is not matmul, moe_glu or moe_down", op));
+    for (const std::string& type : items(o.types)) {
+      for (i64 experts : parse_ints("--experts", o.experts, 0, 4096)) {
+        for (i64 tile : parse_ints("--tile", o.tiles, 0, 16)) {
+          for (i64 cols : parse_ints("--cols", o.cols, 1, 4096)) {
+            s.op = op;
+            s.type = parse_type("--type", type);
+            s.experts = op == "matmul" ? 0 : std::max<i64>(experts, 1);
+            s.panel = int(tile);
+            s.cols = int(cols);
+            if (s.n % format_info(s.type).block != 0)
+              usage(fmt::format("--shape: {} inputs are not whole blocks of {}", s.n, format_info(s.type).block));
+            shapes.push_back(s);
+          }
+        }
+      }
+    }
+  }
+  return shapes;
+}
+
+// What a worker times: the kernel that its build would choose.
+static Status work(Device& device, const kernel::AbShape& shape) {
+  FEWBIT_TRY(const kernel::Kernels* table, kernel::kernels_for(device, kernel::Path::fast));
+  kernel::HostTensor t;
+  t.type = shape.type;
+  t.cols = shape.n;
+  t.rows = shape.rows;
+  FEWBIT_TRY(std::string best, table->describe(t, {}));
+  FEWBIT_TRY(auto c, kernel::cpu_contestant(device, best, shape));
+  return serve(*c);
+}
+
+static Status ab_command(AbCommand& o) {
+  const std::vector<kernel::AbShape> shapes = shapes_of(o);
   FEWBIT_TRY(auto device, open_device(o.device, {.threads = o.threads}));
-  if (!device->pool()) return Error{Code::unsupported, "ab: kernels of this device cannot be compared by name yet (use bench/cuda.sh)"};
-  const std::vector<std::string> names = kernel::kernel_names(o.shape.type);
-  if (o.list || (!o.worker && (o.a.empty() || o.b.empty()))) {
-    for (const std::string& n : names) fmt::print("{}\n", n);
+  if (!device->pool()) return Error{Code::unsupported, "ab: only kernels of the CPU can be compared by name"};
+  if (o.worker) return work(*device, shapes[0]);
+  if (o.list || o.a.empty() || o.b.empty()) {
+    for (const std::string& n : kernel::kernel_names(shapes[0].type)) fmt::print("{}\n", n);
     if (!o.list) usage("ab: two kernels A and B (listed above for this type), or two builds by path, are required");
     return {};
   }
-  if (o.worker) {
-    o.shape.cols = int(parse_ints("--cols", o.cols, 1, 4096)[0]);
-    if (!o.experts.empty()) o.shape.experts = parse_ints("--experts", o.experts, 0, 4096)[0];
-    FEWBIT_TRY(const kernel::Kernels* table, kernel::kernels_for(*device, kernel::Path::fast));
-    kernel::HostTensor t;
-    t.type = o.shape.type;
-    t.cols = o.shape.n;
-    t.rows = o.shape.rows;
-    FEWBIT_TRY(std::string best, o.a.empty() ? table->describe(t, {}) : Result<std::string>(o.a));
-    FEWBIT_TRY(auto c, kernel::cpu_contestant(*device, best, o.shape));
-    return serve(*c);
-  }
   Json rows = Json::array();
   if (o.output == "md") {
-    fmt::print("{} ({}), {} threads, {} x {} {}, {}\n", cpu_features().name, cpu_features().sets(), device->pool()->size(), o.shape.rows,
-               o.shape.n, o.type, o.warm ? "warm" : "cold");
+    fmt::print("{} ({}), {} threads, {} rows x inputs, {}; ratios: time of B over A, median [95 % interval]\n", cpu_features().name,
+               cpu_features().sets(), device->pool()->size(), o.dims, o.warm ? "warm" : "cold");
+    fmt::print("| op | type | experts | tile | columns | verdict | B / A | A / A | bits | A us | A GB/s | B us | B GB/s |\n");
+    fmt::print("| --- | --- | ---: | --- | ---: | --- | --- | --- | --- | ---: | ---: | ---: | ---: |\n");
   }
-  std::vector<i64> experts = o.experts.empty() ? std::vector<i64>{0} : parse_ints("--experts", o.experts, 0, 4096);
-  for (i64 e : experts) {
-    for (i64 cols : parse_ints("--cols", o.cols, 1, 4096)) {
-      kernel::AbShape shape = o.shape;
-      shape.cols = int(cols);
-      shape.experts = e;
-      FEWBIT_TRY(auto a, contestant(o, *device, shape, o.a));
-      shape.planted = o.planted;
-      FEWBIT_TRY(auto b, contestant(o, *device, shape, o.b));
-      kernel::AbResult r = kernel::compare(*a, *b, o.options);
-      static constexpr const char* verdicts[] = {"no difference", "A is faster", "B is faster"};
-      if (o.output == "md") {
-        fmt::print("columns {}{}: {}; GB/s A {:.2f} B {:.2f}\n", cols, e ? fmt::format(", {} experts", e) : "", r.text(),
-                   f64(a->bytes()) / r.seconds_a * 1e-9, f64(b->bytes()) / r.seconds_b * 1e-9);
-      } else {
-        Json row{{"a", o.a},
-                 {"b", o.b},
-                 {"type", o.type},
-                 {"rows", shape.rows},
-                 {"n", shape.n},
-                 {"columns", cols},
-                 {"experts", e},
-                 {"ratio", r.ratio.median},
-                 {"low", r.ratio.low},
-                 {"high", r.ratio.high},
-                 {"control", r.control.median},
-                 {"control_low", r.control.low},
-                 {"control_high", r.control.high},
-                 {"seconds_a", r.seconds_a},
-                 {"seconds_b", r.seconds_b},
-                 {"same_bits", r.same_bits},
-                 {"verdict", verdicts[int(r.verdict)]}};
-        if (o.output == "jsonl") fmt::print("{}\n", row.dump());
-        rows.push_back(row);
-      }
-      std::fflush(stdout);
+  for (kernel::AbShape shape : shapes) {
+    FEWBIT_TRY(auto a, contestant(o, *device, shape, o.a));
+    shape.planted = o.planted;
+    FEWBIT_TRY(auto b, contestant(o, *device, shape, o.b));
+    const kernel::AbResult r = kernel::compare(*a, *b, o.options);
+    static constexpr const char* verdicts[] = {"no difference", "A is faster", "B is faster"};
+    const f64 gb_a = f64(a->bytes()) / r.seconds_a * 1e-9, gb_b = f64(b->bytes()) / r.seconds_b * 1e-9;
+    if (o.output == "md") {
+      auto ratio = [](const kernel::Ratio& x) { return fmt::format("{:.3f} [{:.3f}, {:.3f}]", x.median, x.low, x.high); };
+      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.2f} | {:.1f} | {:.2f} |\n", shape.op, type_name(shape.type),
+                 shape.experts, shape.panel ? fmt::format("16 x {}", shape.panel) : "-", shape.cols, verdicts[int(r.verdict)],
+                 ratio(r.ratio), ratio(r.control), r.same_bits ? "equal" : "DIFFER", r.seconds_a * 1e6, gb_a, r.seconds_b * 1e6, gb_b);
+    } else {
+      Json row{{"a", o.a},
+               {"b", o.b},
+               {"op", shape.op},
+               {"type", type_name(shape.type)},
+               {"rows", shape.rows},
+               {"n", shape.n},
+               {"columns", shape.cols},
+               {"experts", shape.experts},
+               {"tile", shape.panel},
+               {"cold", shape.cold},
+               {"n_threads", device->pool()->size()},
+               {"cpu", fmt::format("{} ({})", cpu_features().name, cpu_features().sets())},
+               {"ratio", r.ratio.median},
+               {"low", r.ratio.low},
+               {"high", r.ratio.high},
+               {"control", r.control.median},
+               {"control_low", r.control.low},
+               {"control_high", r.control.high},
+               {"seconds_a", r.seconds_a},
+               {"seconds_b", r.seconds_b},
+               {"gb_s_a", gb_a},
+               {"gb_s_b", gb_b},
+               {"same_bits", r.same_bits},
+               {"verdict", verdicts[int(r.verdict)]}};
+      if (o.output == "jsonl") fmt::print("{}\n", row.dump());
+      rows.push_back(row);
     }
+    std::fflush(stdout);
   }
   if (o.output == "json") fmt::print("{}\n", rows.dump(2));
   return {};
@@ -199,13 +242,14 @@ static Status ab_command(AbCommand& o) {
 
 void add_ab(CLI::App& app, Run& run) {
   auto o = std::make_shared<AbCommand>();
-  app.add_option("A", o->a, "a kernel's name, or the path of a build");
+  app.add_option("A", o->a, "a kernel (its name, or an instruction set), or the path of a build");
   app.add_option("B", o->b, "what it is compared with");
-  app.add_option("--op", o->shape.op, "matmul, moe_glu or moe_down")->check(CLI::IsMember({"matmul", "moe_glu", "moe_down"}));
-  app.add_option("--type", o->type, "format of the weights");
+  app.add_option("--op", o->ops, "matmul, moe_glu (gate and up), moe_down (down and combine), a list");
+  app.add_option("--type", o->types, "formats of the weights, a list");
   app.add_option("--shape", o->dims, "ROWSxINPUTS");
   app.add_option("--cols", o->cols, "columns (for experts: tokens per expert), a list");
-  app.add_option("--experts", o->experts, "experts in use, a list (0 = no experts)");
+  app.add_option("--experts", o->experts, "experts in use, a list");
+  app.add_option("--tile", o->tiles, "columns that 16 rows are multiplied with at once, at most, a list (0 = as the kernel prefers)");
   app.add_option("--pairs", o->options.pairs, "rounds of A B B A")->check(CLI::Range(3, 10000));
   app.add_option("--seconds", o->options.seconds, "at least this much per timing")->check(CLI::Range(1e-5, 10.0));
   app.add_option("--plant", o->planted, "do this share of B's work twice, to see it found")->check(CLI::Range(0.0, 1.0));

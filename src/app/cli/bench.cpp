@@ -132,7 +132,9 @@ static Status bench_one(const BenchOptions& o, const runtime::EngineOptions& eo,
   FEWBIT_TRY(auto prepared, runtime::prepare(eo));
   // The probe's memory is many times the last cache: it is used and given back before the model takes its own.
   FEWBIT_TRY(kernel::Ceiling ceiling, kernel::measure_ceiling(*prepared.device, 0.6, &Cancel::flag()));
+  const f64 load_start = now_s();
   FEWBIT_TRY(auto engine, ModelOptions::load(std::move(prepared)));
+  const f64 load_seconds = now_s() - load_start;
   const runtime::ModelInfo& info = engine->info();
   ThreadPool* pool = engine->device().pool();
   if (!o.no_warmup) {
@@ -161,6 +163,7 @@ static Status bench_one(const BenchOptions& o, const runtime::EngineOptions& eo,
              {"cpu", fmt::format("{} ({})", cpu_features().name, cpu_features().sets())},
              {"n_threads", pool ? pool->size() : 0},
              {"n_ubatch", eo.ubatch},
+             {"load_s", load_seconds},
              {"type_k", type_name(eo.k_type)},
              {"type_v", type_name(eo.v_type)},
              {"test", c.name()},

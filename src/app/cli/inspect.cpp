@@ -28,9 +28,11 @@ static Status add_kernels(Json& summary, const gguf::File& file, const std::stri
     h.rows = t->dims[1];
     h.experts = t->dims[2];
     h.data = t->data;
-    auto name = k->describe(h, {.repack = repack, .mapped = true});
+    const kernel::PlaceOptions options{.repack = repack, .mapped = true};
+    auto name = k->describe(h, options);
     if (name.ok()) {
-      row["kernel"] = *name;
+      row["kernel"] = *name;                              // with the layout: "gemv.PQ2_0/avx2.bits2.r16"
+      row["packed_bytes"] = k->placed_bytes(h, options);  // 0: used as it lies in the file
     } else {
       row["refusal"] = name.error().what;
     }

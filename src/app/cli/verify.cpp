@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <regex>
 
 #include "app/cli/common.h"
@@ -13,7 +14,7 @@ struct VerifyCommand {
   kernel::VerifyOptions options;
   std::string device = "auto", type, output = "md";
   int threads = 0;
-  bool exact = false, all = false;
+  bool exact = false, all = false, quick = false;
 };
 
 static const char* status(kernel::Verdict v) { return v == kernel::Verdict::ok ? "OK" : v == kernel::Verdict::fail ? "FAIL" : "MISSING"; }
@@ -31,6 +32,13 @@ static Status verify_command(VerifyCommand& o) {
   } catch (const std::regex_error& e) { usage(fmt::format("-k: '{}' is not a regular expression: {}", o.options.kernel, e.what())); }
   FEWBIT_TRY(auto device, open_device(o.device, {.threads = o.threads}));
   FEWBIT_TRY(const kernel::Kernels* table, kernel::kernels_for(*device, o.exact ? kernel::Path::exact : kernel::Path::fast));
+  if (o.quick) {
+    const auto start = std::chrono::steady_clock::now();
+    FEWBIT_OK(kernel::self_test(*device, *table));
+    fmt::print("{}: self-test passed in {:.1f} ms\n", table->name,
+               std::chrono::duration<f64, std::milli>(std::chrono::steady_clock::now() - start).count());
+    return {};
+  }
   if (o.output == "csv") fmt::print("op,type,shape,columns,kernel,status,nmse,max_error,note\n");
   if (o.output == "md")
     fmt::print(
@@ -77,6 +85,8 @@ void add_verify(CLI::App& app, Run& run) {
   app.add_flag("--exact", o->exact, "the table of the exact path");
   app.add_flag("--list", o->options.list, "list the rows without running them");
   app.add_flag("--mutate", o->options.mutate, "put a fault into every row; success only if each is caught");
+  app.add_option("--every", o->options.every, "only each N-th case")->check(CLI::Range(1, 1 << 20));
+  app.add_flag("--quick", o->quick, "only the self-test that runs before a table's first use, and the time it takes");
   app.add_flag("--all", o->all, "md: print the rows that are OK too");
   app.add_option("-o,--output", o->output, "md, json or csv")->check(CLI::IsMember({"md", "json", "csv"}));
   run = [o]() { return verify_command(*o); };

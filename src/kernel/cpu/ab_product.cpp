@@ -1,5 +1,6 @@
 // Contestants of `ab` on the CPU: any kernel of any instruction set that this machine has, by name.
 #include <chrono>
+#include <fstream>
 
 #include "kernel/ab.h"
 #include "kernel/cpu/matmul.h"
@@ -19,6 +20,17 @@ std::vector<std::string> kernel_names(Type type) {
 
 namespace {
 
+// Bytes of the largest cache that the system tells of; 64 MiB if it tells of none.
+u64 last_cache() {
+  u64 most = 0;
+  for (int i = 0; i < 8; i++) {
+    std::ifstream in("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/size");
+    u64 kib = 0;
+    if (in >> kib) most = std::max(most, kib << 10);
+  }
+  return most ? most : u64(64) << 20;
+}
+
 f64 seconds() { return std::chrono::duration<f64>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class CpuProduct : public Contestant {
@@ -28,7 +40,7 @@ class CpuProduct : public Contestant {
     const i64 experts = std::max<i64>(s.experts, 1), blocks = s.rows * experts;
     // Cold: so many copies in turn that each is long out of the caches when it comes again.
     const u64 one = u64(experts * div_up(s.rows, tile_rows)) * u64(kernels.tile_bytes(s.n));
-    const u64 want = s.cold ? u64(768) << 20 : 0;
+    const u64 want = s.cold ? std::min(3 * last_cache(), device.memory_free() / 4) : 0;
     const int copies = int(std::max<u64>(1, div_up(i64(want), i64(one))));
     std::vector<u8> bytes(size_t(*tensor_bytes(s.type, u64(s.n), u64(blocks))));
     RandomBlocks random(42);
@@ -41,11 +53,23 @@ class CpuProduct : public Contestant {
     t.rows = s.rows;
     t.experts = experts;
     t.data = bytes;
-    for (int i = 0; i < copies; i++) {
-      PlaceOptions options;
-      options.mapped = false;
-      FEWBIT_TRY(Weight w, place_with(p->ctx_, t, kernels, options, p->owned_));
-      p->weights_.push_back(std::move(w));
+    PlaceOptions options;
+    options.mapped = false;
+    FEWBIT_TRY(Weight w, place_with(p->ctx_, t, kernels, options, p->owned_));
+    if (s.panel) {
+      p->narrowed_ = std::make_unique<WeightKernels>(kernels);
+      p->narrowed_->max_narrow = std::min(kernels.max_narrow, s.panel);
+      p->narrowed_->max_wide = std::min(kernels.max_wide, s.panel);
+      if (s.panel < kernels.max_narrow || !widest_from(*p->narrowed_)) p->narrowed_->spread = nullptr;
+      w.extra = p->narrowed_.get();
+    }
+    p->weights_.push_back(w);
+    for (int i = 1; i < copies; i++) {
+      FEWBIT_TRY(Buffer b, device.allocate(p->owned_[0].bytes()));
+      device.copy(b.data(), p->owned_[0].data(), b.bytes());
+      w.data = b.data();
+      p->owned_.push_back(std::move(b));
+      p->weights_.push_back(w);
     }
     return std::unique_ptr<Contestant>(std::move(p));
   }
@@ -64,6 +88,12 @@ class CpuProduct : public Contestant {
   f64 products() const override { return f64(s_.rows) * f64(s_.n) * f64(act_.cols) * (s_.op == "moe_glu" ? 2 : 1); }
 
  private:
+  // Whether there is a wide kernel of at most max_wide columns.
+  static bool widest_from(const WeightKernels& k) {
+    for (int c = 1; c <= k.max_wide; c++)
+      if (k.wide[c]) return true;
+    return false;
+  }
   CpuProduct(Device& device, const AbShape& s) : s_(s) {
     ctx_.device = &device;
     ctx_.pool = device.pool();
@@ -109,6 +139,7 @@ class CpuProduct : public Contestant {
   Ctx ctx_;
   std::vector<Buffer> owned_;
   std::vector<Weight> weights_;
+  std::unique_ptr<WeightKernels> narrowed_;  // with another limit of columns
   std::vector<u8> memory_;
   Act act_;
   std::vector<i32> ids_;
@@ -119,8 +150,14 @@ class CpuProduct : public Contestant {
 }  // namespace
 
 Result<std::unique_ptr<Contestant>> cpu_contestant(Device& device, const std::string& kernel, const AbShape& shape) {
-  for (const WeightKernels* k : all_kernels())
-    if (k->type == shape.type && kernel == k->name) return CpuProduct::make(device, *k, shape);
+  const WeightKernels* found = nullptr;
+  for (const WeightKernels* k : all_kernels()) {
+    const std::string name = k->name, rest = name.substr(name.find('/') + 1);
+    if (k->type != shape.type) continue;
+    if (kernel == name || kernel == rest) return CpuProduct::make(device, *k, shape);
+    if (rest.rfind(kernel + ".", 0) == 0) found = k;  // the file's layout comes first
+  }
+  if (found) return CpuProduct::make(device, *found, shape);
   return Error{Code::not_found, "no kernel '" + kernel + "' for " + type_name(shape.type) + " on this machine"};
 }
 

@@ -1,0 +1,108 @@
+#include "kernel/ab.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace fewbit::kernel {
+namespace {
+
+// A machine as shared ones are: its clock wanders by several per cent from one moment to the next, and now and then a run is held up.
+struct Machine {
+  std::mt19937_64 rng{7};
+  f64 clock = 1;
+  f64 time(f64 work) {
+    clock = std::clamp(clock * (1 + 0.01 * std::normal_distribution<f64>()(rng)), 0.8, 1.25);
+    const f64 held_up = rng() % 20 == 0 ? 1.0 + f64(rng() % 100) / 100 : 1.0;
+    return work * clock * held_up;
+  }
+};
+class Simulated : public Contestant {
+ public:
+  Simulated(Machine& m, f64 seconds, u32 bits) : m_(m), seconds_(seconds), bits_(bits) {}
+  f64 run(int times) override { return m_.time(seconds_ * times); }
+  std::vector<u32> bits() override { return {bits_}; }
+
+ private:
+  Machine& m_;
+  f64 seconds_;
+  u32 bits_;
+};
+
+TEST(Ab, FindsTwoPerCentOnAWanderingClockAndNothingWhereNothingIs) {
+  int found = 0, false_alarms = 0;
+  const int trials = 12;
+  for (int i = 0; i < trials; i++) {
+    Machine m;
+    m.rng.seed(u64(i));
+    Simulated a(m, 1e-3, 1), same(m, 1e-3, 1), slow(m, 1.02e-3, 2);
+    AbOptions o;
+    o.seed = u64(i);
+    const AbResult none = compare(a, same, o), some = compare(a, slow, o);
+    false_alarms += none.verdict != AbResult::no_difference;
+    found += some.verdict == AbResult::a_faster;
+    EXPECT_TRUE(none.same_bits);
+    EXPECT_FALSE(some.same_bits);
+    EXPECT_NEAR(some.ratio.median, 1.02, 0.01);
+    EXPECT_EQ(compare(slow, a, o).verdict == AbResult::a_faster, false);
+  }
+  EXPECT_GE(found, trials - 1);
+  EXPECT_LE(false_alarms, 1);
+}
+
+TEST(Ab, ARatioInsideTheControlsIntervalIsNoDifference) {
+  std::vector<Round> rounds;
+  for (int i = 0; i < 31; i++) {
+    const f64 wild = i % 2 ? 1.2 : 0.95;  // A against itself: nothing below 20 % can be told
+    rounds.push_back({1, 1.05 + 0.001 * (i % 3), 1, wild});
+  }
+  EXPECT_EQ(judge_rounds(rounds, 1).verdict, AbResult::no_difference);
+  for (Round& r : rounds) r.control_b = 1;
+  EXPECT_EQ(judge_rounds(rounds, 1).verdict, AbResult::a_faster);
+}
+
+TEST(Ab, KernelsOfThisMachineGiveTheSameBitsAndAPlantedLossIsFound) {
+  auto device = std::move(open_device("cpu", {.threads = 1}).value());
+  AbShape shape;
+  shape.rows = 512;
+  shape.n = 1024;
+  shape.cold = false;
+  AbOptions o;
+  o.seconds = 2e-4;
+  const std::vector<std::string> names = kernel_names(shape.type);
+  ASSERT_FALSE(names.empty());
+  for (const char* op : {"matmul", "moe_glu", "moe_down"}) {
+    shape.op = op;
+    shape.experts = shape.op == "matmul" ? 0 : 3;
+    for (int cols : {1, 4}) {
+      shape.cols = cols;
+      auto a = std::move(cpu_contestant(*device, names.front(), shape).value());
+      a->run(1);
+      for (const std::string& name : names) {
+        for (int panel : {0, 3}) {
+          shape.panel = panel;
+          auto b = std::move(cpu_contestant(*device, name, shape).value());
+          b->run(1);
+          EXPECT_EQ(a->bits(), b->bits()) << op << " " << name << " " << cols << " columns, panels of " << panel;
+        }
+        shape.panel = 0;
+      }
+    }
+  }
+  EXPECT_FALSE(cpu_contestant(*device, "nonsense", shape).ok());
+  shape.op = "matmul";
+  shape.experts = 0;
+  bool found = false;
+  for (int attempt = 0; attempt < 5 && !found; attempt++) {  // a quarter; the machine may be busy
+    auto a = std::move(cpu_contestant(*device, names.back(), shape).value());
+    shape.planted = 0.25;
+    auto b = std::move(cpu_contestant(*device, names.back(), shape).value());
+    shape.planted = 0;
+    found = compare(*a, *b, o).verdict == AbResult::a_faster;
+  }
+  EXPECT_TRUE(found);
+}
+
+}  // namespace
+}  // namespace fewbit::kernel
