@@ -31,6 +31,7 @@ Set best_set() {
   if (f.avx_vnni) return {avx_vnni::packed_kernels(), avx_vnni::wide_kernels};
   if (f.avx2) return {avx2::packed_kernels(), avx2::wide_kernels};
 #elif defined(__aarch64__)
+  if (f.i8mm) return {neon_i8mm::packed_kernels(), neon_i8mm::wide_kernels};
   if (f.dotprod) return {neon_dotprod::packed_kernels(), neon_dotprod::wide_kernels};
 #endif
   return {};
@@ -106,6 +107,7 @@ std::vector<const WeightKernels*> all_kernels() {
   if (f.avx512_vnni && f.vbmi) add(avx512_vnni::packed_kernels());
 #elif defined(__aarch64__)
   if (f.dotprod) add(neon_dotprod::packed_kernels());
+  if (f.i8mm) add(neon_i8mm::packed_kernels());
 #endif
   return v;
 }

@@ -19,6 +19,7 @@ FEWBIT_X(avx_vnni)
 FEWBIT_X(avx512_vnni)
 #elif defined(__aarch64__)
 FEWBIT_X(neon_dotprod)
+FEWBIT_X(neon_i8mm)
 #endif
 #undef FEWBIT_X
 

@@ -8,6 +8,23 @@
 // levels_signed(U): whether codes up to U are multiplied as signed levels on this set.  field_limit: fields at
 // this bit of their byte or above are shifted down by it; the others stay, which makes sums 2^b times as large, and the activation
 // scales 2^-b times, exactly.
+// right<n>, left<n>: each lane shifted by n bits
+#define FEWBIT_SHIFTS(by_right, by_left) \
+  template <int n>                       \
+  static inline I right(I a) {           \
+    if constexpr (n == 0)                \
+      return a;                          \
+    else                                 \
+      return by_right;                   \
+  }                                      \
+  template <int n>                       \
+  static inline I left(I a) {            \
+    if constexpr (n == 0)                \
+      return a;                          \
+    else                                 \
+      return by_left;                    \
+  }
+
 #ifndef FEWBIT_SET_NUMBERS
 #define FEWBIT_SET_NUMBERS
 #define FEWBIT_AVX2 1
@@ -25,25 +42,11 @@ static constexpr int lanes = 16;
 static inline I load(const void* p) { return _mm512_loadu_si512(p); }
 static inline void store(void* p, I a) { _mm512_storeu_si512(p, a); }
 static inline I all32(u32 x) { return _mm512_set1_epi32(i32(x)); }
-static inline I all8(int x) { return _mm512_set1_epi8(char(x)); }
 static inline I operand(const void* quad) { return _mm512_set1_epi32(load_le<i32>(quad)); }  // 4 bytes to every lane
 static inline I both(I a, I b) { return _mm512_and_si512(a, b); }
 static inline I either(I a, I b) { return _mm512_or_si512(a, b); }
 static inline I pick(I mask, I a, I b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xca); }  // mask ? a : b, bit by bit
-template <int n>
-static inline I right(I a) {
-  if constexpr (n == 0)
-    return a;
-  else
-    return _mm512_srli_epi32(a, n);
-}
-template <int n>
-static inline I left(I a) {
-  if constexpr (n == 0)
-    return a;
-  else
-    return _mm512_slli_epi32(a, n);
-}
+FEWBIT_SHIFTS(_mm512_srli_epi32(a, n), _mm512_slli_epi32(a, n))
 static inline I flip(I a, I b) { return _mm512_xor_si512(a, b); }
 static inline I add8(I a, I b) { return _mm512_add_epi8(a, b); }
 static inline I table16(const i8* bytes) { return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes))); }
@@ -66,13 +69,13 @@ static inline F exponent_to_f(I x) {
   const I normal = left<23>(_mm512_sub_epi32(x, _mm512_set1_epi32(1)));
   return bits_to_f(_mm512_mask_sllv_epi32(normal, _mm512_cmplt_epi32_mask(x, _mm512_set1_epi32(2)), _mm512_set1_epi32(0x00200000), x));
 }
-// 2 s + 1 of the low (high) nibble of bytes that load_u8 spread out.
+// 2 s + 1 of s in 0..15, or of the low (high) nibble of bytes that load_u8 spread out.
 static inline F odd_numbers() { return _mm512_setr_ps(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31); }
-static inline F odd_of(I s) { return _mm512_permutexvar_ps(s, odd_numbers()); }  // s in 0..15
+static inline F odd_of(I s) { return _mm512_permutexvar_ps(s, odd_numbers()); }
 static inline F negated_where(F a, I sign_bits) { return bits_to_f(flip(_mm512_castps_si512(a), sign_bits)); }
 static inline I right_by(I a, int n) { return _mm512_srl_epi32(a, _mm_cvtsi32_si128(n)); }
-static inline F odd_low(I z) { return _mm512_permutexvar_ps(z, odd_numbers()); }
-static inline F odd_high(I z) { return _mm512_permutexvar_ps(_mm512_srli_epi32(z, 4), odd_numbers()); }
+static inline F odd_low(I z) { return odd_of(z); }  // the permutation looks at four bits
+static inline F odd_high(I z) { return odd_of(_mm512_srli_epi32(z, 4)); }
 static inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 typedef i32 i32_unaligned __attribute__((aligned(1), may_alias));
@@ -100,25 +103,11 @@ static constexpr int lanes = 8;
 static inline I load(const void* p) { return _mm256_loadu_si256(static_cast<const I*>(p)); }
 static inline void store(void* p, I a) { _mm256_storeu_si256(static_cast<I*>(p), a); }
 static inline I all32(u32 x) { return _mm256_set1_epi32(i32(x)); }
-static inline I all8(int x) { return _mm256_set1_epi8(char(x)); }
 static inline I operand(const void* quad) { return _mm256_set1_epi32(load_le<i32>(quad)); }
 static inline I both(I a, I b) { return _mm256_and_si256(a, b); }
 static inline I either(I a, I b) { return _mm256_or_si256(a, b); }
 static inline I pick(I mask, I a, I b) { return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b)); }
-template <int n>
-static inline I right(I a) {
-  if constexpr (n == 0)
-    return a;
-  else
-    return _mm256_srli_epi32(a, n);
-}
-template <int n>
-static inline I left(I a) {
-  if constexpr (n == 0)
-    return a;
-  else
-    return _mm256_slli_epi32(a, n);
-}
+FEWBIT_SHIFTS(_mm256_srli_epi32(a, n), _mm256_slli_epi32(a, n))
 static inline I flip(I a, I b) { return _mm256_xor_si256(a, b); }
 static inline I add8(I a, I b) { return _mm256_add_epi8(a, b); }
 static inline I table16(const i8* bytes) { return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes))); }
@@ -141,9 +130,6 @@ static inline F exponent_to_f(I x) {
 }
 static inline F negated_where(F a, I sign_bits) { return bits_to_f(flip(_mm256_castps_si256(a), sign_bits)); }
 static inline I right_by(I a, int n) { return _mm256_srl_epi32(a, _mm_cvtsi32_si128(n)); }
-static inline F odd_of(I s) { return to_f(either(left<1>(s), all32(1))); }
-static inline F odd_low(I z) { return to_f(either(both(left<1>(z), all32(30)), all32(1))); }
-static inline F odd_high(I z) { return to_f(either(both(right<3>(z), all32(30)), all32(1))); }
 static inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 #if FEWBIT_SET == FEWBIT_AVX_VNNI
@@ -213,20 +199,7 @@ static inline I operand(const void* quad) { return vdupq_n_s32(load_le<i32>(quad
 static inline I both(I a, I b) { return vandq_s32(a, b); }
 static inline I either(I a, I b) { return vorrq_s32(a, b); }
 static inline I pick(I mask, I a, I b) { return vbslq_s32(as_u(mask), a, b); }
-template <int n>
-static inline I right(I a) {
-  if constexpr (n == 0)
-    return a;
-  else
-    return as_s(vshrq_n_u32(as_u(a), n));
-}
-template <int n>
-static inline I left(I a) {
-  if constexpr (n == 0)
-    return a;
-  else
-    return vshlq_n_s32(a, n);
-}
+FEWBIT_SHIFTS(as_s(vshrq_n_u32(as_u(a), n)), vshlq_n_s32(a, n))
 static inline I flip(I a, I b) { return veorq_s32(a, b); }
 static inline I add8(I a, I b) { return vreinterpretq_s32_u8(vaddq_u8(vreinterpretq_u8_s32(a), vreinterpretq_u8_s32(b))); }
 static inline I table16(const i8* bytes) { return vreinterpretq_s32_s8(vld1q_s8(bytes)); }
@@ -251,9 +224,6 @@ static inline F exponent_to_f(I x) {
 }
 static inline F negated_where(F a, I sign_bits) { return bits_to_f(flip(vreinterpretq_s32_f32(a), sign_bits)); }
 static inline I right_by(I a, int n) { return as_s(vshlq_u32(as_u(a), vdupq_n_s32(-n))); }
-static inline F odd_of(I s) { return to_f(either(left<1>(s), all32(1))); }
-static inline F odd_low(I z) { return to_f(either(both(left<1>(z), all32(30)), all32(1))); }
-static inline F odd_high(I z) { return to_f(either(both(right<3>(z), all32(30)), all32(1))); }
 static inline void prefetch(const void* p) { __builtin_prefetch(p); }
 static constexpr bool levels_signed(int largest) { return largest > 127; }  // sdot multiplies signed bytes
 static constexpr int field_limit = 6;
@@ -271,7 +241,14 @@ struct Sum {
 };
 #endif
 
+#if FEWBIT_SET != FEWBIT_AVX512_VNNI
+static inline F odd_of(I s) { return to_f(either(left<1>(s), all32(1))); }
+static inline F odd_low(I z) { return to_f(either(both(left<1>(z), all32(30)), all32(1))); }
+static inline F odd_high(I z) { return to_f(either(both(right<3>(z), all32(30)), all32(1))); }
+#endif
+
 static inline I in_all_bytes(I a) {  // the low byte of each lane (others 0) in all four
   a = either(a, left<8>(a));
   return either(a, left<16>(a));
 }
+#undef FEWBIT_SHIFTS
