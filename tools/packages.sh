@@ -17,5 +17,5 @@ need() {
 }
 
 build_packages=(g++ cmake ninja-build pkg-config libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libpcre2-dev zlib1g-dev)
-test_packages=(libgtest-dev ccache clang libclang-rt-14-dev clang-format clang-tidy python3 python3-venv python3-pip qemu-user unzip
+test_packages=(libgtest-dev clang libclang-rt-14-dev clang-format clang-tidy python3 python3-venv python3-pip qemu-user unzip
                g++-aarch64-linux-gnu libc6-dev-arm64-cross libsimde-dev)

@@ -11,7 +11,6 @@
 
 namespace fewbit::cli {
 
-using runtime::Engine;
 using runtime::StepItem;
 using text::Token;
 
