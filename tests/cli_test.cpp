@@ -1,4 +1,6 @@
 // The contract of the command line (docs/cli.md): exit codes, one-line errors, keys that scripts read.
+#include <sys/stat.h>
+
 #include "base/json.h"
 #include "cli_call.h"
 
@@ -235,4 +237,37 @@ TEST(Cli, ReadmeCarriesTheTableOfFormats) {
   ASSERT_LT(from, to);
   EXPECT_EQ(readme.substr(from, to - from), call("devices --formats").out)
       << "paste the output of `fewbit devices --formats` into README.md";
+}
+
+TEST(Files, OutputsNeverReplaceInputs) {
+  Folder folder;
+  const std::string model = folder.file("m.gguf"), text = folder.file("text");
+  fs::copy_file(dense, model);
+  std::ofstream(text) << std::string(20'000, 'a');
+  const std::string bytes = slurp(model);
+  for (const std::string& args :
+       {"quantize " + model + " " + folder.file("./m.gguf") + " Q8_0 --allow-requantize",
+        "eval --tokens 1,2 -m " + model + " --logits " + model, "perplexity -f " + text + " -m " + model + " --kl-save " + model,
+        "imatrix -f " + text + " -m " + model + " -o " + model}) {
+    Outcome r = call(args);
+    EXPECT_EQ(r.code, 1) << args;
+    EXPECT_NE(last_line(r.err).find("would replace the input"), std::string::npos) << args << "\n" << r.err;
+    EXPECT_EQ(slurp(model), bytes) << args;
+  }
+}
+
+TEST(Files, DeepNestingAndPipesAreRefused) {
+  Folder folder;
+  std::ofstream(folder.file("deep.json")) << std::string(60'000, '[') << std::string(60'000, ']');
+  Outcome r = call("template " + folder.file("deep.json"));
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("nested deeper than"), std::string::npos) << r.err;
+  ASSERT_EQ(mkfifo(folder.file("pipe").c_str(), 0600), 0);
+  r = call("run -p x -m " + folder.file("pipe"));
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("not a regular file"), std::string::npos) << r.err;
+  r = call("quantize " + dense + " " + folder.file("o") + " Q8_0 --tensor-type '" + std::string(20'000, '(') + "=Q4_0'");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("at most 1000"), std::string::npos) << r.err;
+  EXPECT_NE(call("help").out.find("perplexity"), std::string::npos);
 }

@@ -40,7 +40,7 @@ static spdlog::logger& logger() {
 namespace {
 void put(Level level, std::string_view text) {
   if (level != Level::notice) return logger().log(to_spdlog(level), "{}", text);
-  if (logger().should_log(spdlog::level::warn)) fmt::print(stderr, "fewbit: {}\n", text);
+  if (logger().should_log(spdlog::level::warn)) std::fputs(fmt::format("fewbit: {}\n", text).c_str(), stderr);
 }
 
 struct Held {

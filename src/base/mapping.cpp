@@ -27,7 +27,7 @@ static bool read_all(int fd, u8* to, size_t n) {
 }
 
 Result<Mapping> Mapping::open(const std::string& path, Mode mode) {
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe without a writer would wait
   if (fd < 0) return io_error(path, "cannot open");
   struct stat st;
   if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {

@@ -57,6 +57,8 @@ struct Planner {
 
   Status prepare() {
     for (const auto& [text, type] : o.tensor_types) {
+      if (text.size() > 1000)
+        return Error{Code::invalid_argument, fmt::format("a regular expression of {} characters, at most 1000", text.size())};
       try {
         rules.emplace_back(std::regex(text), type);
       } catch (const std::regex_error& e) {

@@ -78,6 +78,12 @@ Result<std::string> read_text(const std::string& path) {
   return s;
 }
 
+Status keep_apart(const std::string& option, const std::string& out, const std::string& in) {
+  std::error_code ec;
+  if (out.empty() || in.empty() || !std::filesystem::is_regular_file(in, ec) || !std::filesystem::equivalent(out, in, ec)) return {};
+  return Error{Code::invalid_argument, fmt::format("{} {}: would replace the input {}", option, out, in)};
+}
+
 Status write_bytes(const std::string& path, const void* data, size_t n) {
   if (path == "-") {
     if (std::fwrite(data, 1, n, stdout) == n && std::fflush(stdout) == 0) return {};

@@ -36,7 +36,9 @@ struct ModelOptions {
 std::vector<i64> parse_ints(const std::string& option, const std::string& text, i64 lo, i64 hi);
 Type parse_type(const std::string& option, const std::string& name);
 Type cache_type(const std::string& option, const std::string& name);
-Result<std::string> read_text(const std::string& path);                   // "-" = standard input
+Result<std::string> read_text(const std::string& path);  // "-" = standard input
+// An output must not replace what the command reads.
+Status keep_apart(const std::string& option, const std::string& out, const std::string& in);
 Status write_bytes(const std::string& path, const void* data, size_t n);  // "-" = standard output
 // What stands in front of the numbers of a float32 .npy of shape (rows, cols).
 std::string npy_head(i64 rows, i64 cols);

@@ -54,7 +54,10 @@ static Status eval_command(EvalCommand& o) {
   FEWBIT_TRY(runtime::Prepared prepared, std::move(plan));
   prepared.options.positions = nullptr;
   std::optional<NewFile> file;
-  if (keep) { FEWBIT_TRY(file, NewFile::create(o.logits)); }
+  if (keep) {
+    FEWBIT_OK(keep_apart("--logits", o.logits, prepared.options.model));
+    FEWBIT_TRY(file, NewFile::create(o.logits));
+  }
   FEWBIT_TRY(auto engine, ModelOptions::load(std::move(prepared)));
   FEWBIT_TRY(auto seq, engine->new_sequence());
   const size_t vocab = size_t(engine->info().vocab), n = tokens.size();

@@ -80,6 +80,8 @@ Status imatrix_command(ImatrixCommand& o) {
     return Error{Code::invalid_argument,
                  fmt::format("{}: has chunks of {} tokens, cannot be resumed with -c {}", o.out, sums.chunk_size, c.n_ctx)};
   o.model.engine.n_ctx = c.n_ctx;
+  FEWBIT_TRY(runtime::EngineOptions model, o.model.resolve());
+  for (const std::string& in : {model.model, o.text}) FEWBIT_OK(keep_apart("-o", o.out, in));
   FEWBIT_TRY(std::string text, read_text(o.text));
   FEWBIT_TRY(auto engine, o.model.load());
   if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};

@@ -129,6 +129,7 @@ int main(int argc, char** argv) {
       if (topic == entries[i].name) return std::fputs(sub[i]->help().c_str(), stdout), 0;
     }
     if (!topic.empty()) return fail("help: no command '" + topic + "'", 2);
+    app.clear();  // while `help` counts as given, CLI11 answers with its help
     return std::fputs(app.help().c_str(), stdout), 0;
   }
   std::signal(SIGXFSZ, SIG_IGN);  // a file too large for the user's limit is an error of write(), not the end

@@ -61,6 +61,9 @@ static Status perplexity_command(PerplexityCommand& o) {
     tokens = prepared.tokenizer->encode(text, {.add_special = true, .parse_special = false});
   }
   FEWBIT_OK(runtime::check_text(tokens, p, prepared.n_vocab));
+  for (const std::string& in : {prepared.options.model, o.file, o.tokens_file, o.kl_base}) {
+    FEWBIT_OK(keep_apart("--kl-save", o.kl_save, in));
+  }
   FEWBIT_TRY(auto engine, ModelOptions::load(std::move(prepared)));
   p.cancel = &Cancel::flag();
   Progress bar("perplexity");

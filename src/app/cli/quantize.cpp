@@ -98,6 +98,8 @@ void print_total(const gguf::QuantizePlan& plan) {
 }
 
 Status quantize_command(const QuantizeCommand& c) {
+  FEWBIT_OK(keep_apart("OUT", c.out, c.in));
+  FEWBIT_OK(keep_apart("OUT", c.out, c.imatrix));
   gguf::QuantizeOptions o = options_of(c);
   FEWBIT_TRY(gguf::File file, gguf::File::open(c.in, {.q2_0_legacy = c.legacy}));
   gguf::Imatrix imatrix;

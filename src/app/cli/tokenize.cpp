@@ -88,6 +88,7 @@ void add_template(CLI::App& app, Run& run) {
       }
     }
     FEWBIT_TRY(std::string text, read_text(o->messages));
+    if (json_depth(text) > 500) return Error{Code::bad_file, fmt::format("{}: nested deeper than 500", o->messages)};
     Json in = Json::parse(text, nullptr, false);
     if (in.is_discarded()) return Error{Code::bad_file, fmt::format("{}: not valid JSON", o->messages)};
     if (in.is_array()) in = Json{{"messages", in}, {"add_generation_prompt", true}};

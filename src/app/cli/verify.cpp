@@ -27,6 +27,8 @@ static Json json_row(const kernel::VerifyRow& r) {
 
 static Status verify_command(VerifyCommand& o) {
   if (!o.type.empty()) o.options.type = type_name(parse_type("--type", o.type));
+  if (o.options.kernel.size() > 1000)
+    usage(fmt::format("-k: a regular expression of {} characters, at most 1000", o.options.kernel.size()));
   try {
     std::regex check(o.options.kernel);
   } catch (const std::regex_error& e) { usage(fmt::format("-k: '{}' is not a regular expression: {}", o.options.kernel, e.what())); }
