@@ -188,6 +188,33 @@ __device__ __forceinline__ void load_row(const u8* row, Type type, int i, f32 (&
     }
   }
 }
+
+// Key k of a split, of `keys`; one beyond the last is masked by the caller.
+template <int VEC, bool F16>
+__device__ __forceinline__ void load_key(const Args& a, const u8* rows, int k, int keys, int d0, f32 (&key)[VEC]) {
+  const int hd = a.at.head_dim;
+  if constexpr (F16) {  // the last one again rather than a branch
+    load_row<VEC, F16>(rows + i64(min(k, keys - 1)) * a.k_row, Type::F16, d0 < hd ? d0 : 0, key);
+  } else {
+#pragma unroll
+    for (int i = 0; i < VEC; i++) key[i] = 0;
+    if (k < keys && d0 < hd) load_row<VEC, F16>(rows + i64(k) * a.k_row, a.at.cache.k_type, d0, key);
+  }
+}
+
+// Adds value k, weighted by score[row][k], to every row of o.
+template <bool F16, int ROWS, int VEC, class Score>
+__device__ __forceinline__ void add_value(const Args& a, const u8* rows, int k, int d0, const Score& score, f32 (&o)[ROWS][VEC]) {
+  f32 value[VEC];
+  load_row<VEC, F16>(rows + i64(k) * a.v_row, a.at.cache.v_type, d0, value);
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) {
+    const f32 p = score[r][k];
+#pragma unroll
+    for (int i = 0; i < VEC; i++) o[r][i] = __fmaf_rn(p, value[i], o[r][i]);
+  }
+}
+
 // 32 numbers in each of 32 lanes -> v[0] of lane l is the sum of all v[l], added in the order of a tree over lanes 16, 8, 4, 2, 1 apart.
 template <int M>
 __device__ __forceinline__ void transpose_sum(f32 (&v)[32], int lane) {
@@ -296,13 +323,7 @@ __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args
       for (int kk = 0; kk < at_once; kk++) {
         const int k = mine0 + part_k * at_once + kk;
         f32 key[VEC];
-        if constexpr (F16) {  // keys beyond the last are read again, and masked below
-          load_row<VEC, F16>(k_rows + i64(min(k, keys - 1)) * a.k_row, Type::F16, d0 < hd ? d0 : 0, key);
-        } else {
-#pragma unroll
-          for (int i = 0; i < VEC; i++) key[i] = 0;
-          if (k < keys && d0 < hd) load_row<VEC, F16>(k_rows + i64(k) * a.k_row, at.cache.k_type, d0, key);
-        }
+        load_key<VEC, F16>(a, k_rows, k, keys, d0, key);
 #pragma unroll
         for (int r = 0; r < max_rows; r++) {
           f32 s = 0;
@@ -331,14 +352,7 @@ __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args
       for (int kk = 0; kk < 8; kk++) {
         const int k = mine0 + kk;
         if (k >= keys) break;
-        f32 value[VEC];
-        load_row<VEC, F16>(v_rows + i64(k) * a.v_row, at.cache.v_type, d0, value);
-#pragma unroll
-        for (int r = 0; r < max_rows; r++) {
-          const f32 p = score[r][k];
-#pragma unroll
-          for (int i = 0; i < VEC; i++) o[r][i] = __fmaf_rn(p, value[i], o[r][i]);
-        }
+        add_value<F16>(a, v_rows, k, d0, score, o);
       }
     }
     // The warps' parts in order.
@@ -432,13 +446,7 @@ __global__ void __launch_bounds__(32 * many_warps, 3) many_kernel(const __grid_c
 #pragma unroll
         for (int kk = 0; kk < at_once; kk++) {
           f32 key[VEC];
-          if constexpr (F16) {  // keys beyond the last are read again, and masked below
-            load_row<VEC, F16>(k_rows + i64(min(k1 + kk, keys - 1)) * a.k_row, Type::F16, d0 < hd ? d0 : 0, key);
-          } else {
-#pragma unroll
-            for (int i = 0; i < VEC; i++) key[i] = 0;
-            if (k1 + kk < keys && d0 < hd) load_row<VEC, F16>(k_rows + i64(k1 + kk) * a.k_row, at.cache.k_type, d0, key);
-          }
+          load_key<VEC, F16>(a, k_rows, k1 + kk, keys, d0, key);
 #pragma unroll
           for (int r = 0; r < many_rows; r++) {
             f32 s = 0;
@@ -471,28 +479,10 @@ __global__ void __launch_bounds__(32 * many_warps, 3) many_kernel(const __grid_c
         const int n = min(8, keys - k1);
         if (n == 8) {
 #pragma unroll
-          for (int kk = 0; kk < 8; kk++) {
-            f32 value[VEC];
-            load_row<VEC, F16>(v_rows + i64(k1 + kk) * a.v_row, at.cache.v_type, d0, value);
-#pragma unroll
-            for (int r = 0; r < many_rows; r++) {
-              const f32 p = score[r][k1 + kk];
-#pragma unroll
-              for (int i = 0; i < VEC; i++) part[r][i] = __fmaf_rn(p, value[i], part[r][i]);
-            }
-          }
+          for (int kk = 0; kk < 8; kk++) add_value<F16>(a, v_rows, k1 + kk, d0, score, part);
         } else {
 #pragma unroll 1
-          for (int kk = 0; kk < n; kk++) {
-            f32 value[VEC];
-            load_row<VEC, F16>(v_rows + i64(k1 + kk) * a.v_row, at.cache.v_type, d0, value);
-#pragma unroll
-            for (int r = 0; r < many_rows; r++) {
-              const f32 p = score[r][k1 + kk];
-#pragma unroll
-              for (int i = 0; i < VEC; i++) part[r][i] = __fmaf_rn(p, value[i], part[r][i]);
-            }
-          }
+          for (int kk = 0; kk < n; kk++) add_value<F16>(a, v_rows, k1 + kk, d0, score, part);
         }
 #pragma unroll
         for (int r = 0; r < many_rows; r++)
