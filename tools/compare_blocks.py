@@ -72,7 +72,7 @@ def two_files(fewbit, a, b):
 
 def with_library(a):
     import numpy
-    chunk = ctypes.CDLL(a.library).ggml_quantize_chunk
+    chunk = ctypes.CDLL(a.ggml).ggml_quantize_chunk
     chunk.restype = ctypes.c_size_t
     chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_int64] * 3 + [ctypes.c_void_p]
     source, importance = tensors(a.fewbit, a.model), old_form(a.imatrix) if a.imatrix else {}
@@ -110,12 +110,12 @@ def main():
     p.add_argument("fewbit")
     p.add_argument("model")
     p.add_argument("other", nargs="?")
-    p.add_argument("--library")
+    p.add_argument("--library", dest="ggml")
     p.add_argument("--imatrix")
     p.add_argument("--types", default=",".join(TYPE_ID))
     p.add_argument("--every", type=int, default=16)
     a = p.parse_args()
-    if a.library:
+    if a.ggml:
         with_library(a)
     elif a.other:
         two_files(a.fewbit, a.model, a.other)
