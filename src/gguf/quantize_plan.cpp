@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <regex>
 
 #include "base/bits.h"
+#include "base/regex.h"
 #include "gguf/cursor.h"
 #include "gguf/quantize.h"
 
@@ -57,13 +57,8 @@ struct Planner {
 
   Status prepare() {
     for (const auto& [text, type] : o.tensor_types) {
-      if (text.size() > 1000)
-        return Error{Code::invalid_argument, fmt::format("a regular expression of {} characters, at most 1000", text.size())};
-      try {
-        rules.emplace_back(std::regex(text), type);
-      } catch (const std::regex_error& e) {
-        return Error{Code::invalid_argument, fmt::format("'{}' is not a regular expression: {}", text, e.what())};
-      }
+      FEWBIT_TRY(std::regex pattern, parse_regex(text));
+      rules.emplace_back(std::move(pattern), type);
     }
     for (const Tensor& t : file.tensors()) {
       if (const int l = layer_of(t.name); l >= 0) layers[role_of(t.name)].push_back(l);

@@ -99,6 +99,11 @@ Odd oddities(const Json& variables) {
 
 }  // namespace
 
+Status check_nesting(const Json& variables) {
+  if (!deeper_than(variables, kMaxNesting)) return {};
+  return Error{Code::invalid_argument, fmt::format("chat template: the variables are nested deeper than {} levels", kMaxNesting)};
+}
+
 Json prepare_variables(const Json& variables, const Preparation& p) {
   Json out = variables;
   if (auto tools = out.find("tools"); tools != out.end() && tools->is_array() && tools->empty()) out.erase("tools");
@@ -141,9 +146,7 @@ Result<std::string> ChatTemplate::render(const Json& variables, const RenderLimi
   if (!variables.is_object()) {
     return Error{Code::invalid_argument, fmt::format("chat template: the variables must be a JSON object, not {}", variables.type_name())};
   }
-  if (deeper_than(variables, kMaxNesting)) {
-    return Error{Code::invalid_argument, fmt::format("chat template: the variables are nested deeper than {} levels", kMaxNesting)};
-  }
+  FEWBIT_OK(check_nesting(variables));
   Odd odd = oddities(variables);
   std::vector<Preparation> attempts;
   for (Arguments arguments : {Arguments::objects, Arguments::strings}) {

@@ -24,6 +24,8 @@ struct Preparation {
   bool join_parts = false;                                // content [{"type": "text", "text": a}, ...] becomes the string a + ...
   MissingContent missing_content = MissingContent::keep;  // a message without content (or with null): left, null, or ""
 };
+// render() refuses such variables.  For who copies them before: a copy, also one that a new key brings about, calls itself for every level.
+Status check_nesting(const Json& variables);
 Json prepare_variables(const Json& variables, const Preparation&);
 
 class ChatTemplate {

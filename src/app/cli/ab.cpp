@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "app/cli/common.h"
+#include "app/cli/values.h"
 #include "base/cpu_features.h"
 
 namespace fewbit::cli {
@@ -127,13 +128,6 @@ Result<std::unique_ptr<kernel::Contestant>> contestant(const AbCommand& o, Devic
 
 }  // namespace
 
-static std::vector<std::string> items(const std::string& list) {
-  std::vector<std::string> v;
-  std::istringstream in(list);
-  for (std::string s; std::getline(in, s, ',');) v.push_back(s);
-  return v;
-}
-
 // Every combination of the lists, in the order of the options.
 static std::vector<kernel::AbShape> shapes_of(const AbCommand& o) {
   const size_t x = o.dims.find('x');
@@ -143,9 +137,9 @@ static std::vector<kernel::AbShape> shapes_of(const AbCommand& o) {
   s.n = parse_ints("--shape", o.dims.substr(x + 1), 1, 1 << 24)[0];
   s.cold = !o.warm;
   std::vector<kernel::AbShape> shapes;
-  for (const std::string& op : items(o.ops)) {
+  for (const std::string& op : split(o.ops)) {
     if (op != "matmul" && op != "moe_glu" && op != "moe_down") usage(fmt::format("--op: '{}' is not matmul, moe_glu or moe_down", op));
-    for (const std::string& type : items(o.types)) {
+    for (const std::string& type : split(o.types)) {
       for (i64 experts : parse_ints("--experts", o.experts, 0, 4096)) {
         for (i64 tile : parse_ints("--tile", o.tiles, 0, 16)) {
           for (i64 cols : parse_ints("--cols", o.cols, 1, 4096)) {
@@ -250,10 +244,10 @@ void add_ab(CLI::App& app, Run& run) {
   app.add_option("--cols", o->cols, "columns (for experts: tokens per expert), a list");
   app.add_option("--experts", o->experts, "experts in use, a list");
   app.add_option("--tile", o->tiles, "columns that 16 rows are multiplied with at once, at most, a list (0 = as the kernel prefers)");
-  app.add_option("--pairs", o->options.pairs, "rounds of A B B A")->check(CLI::Range(3, 10000));
+  app.add_option("--pairs", o->options.pairs, "rounds of A B B A")->check(whole(3, 10000));
   app.add_option("--seconds", o->options.seconds, "at least this much per timing")->check(CLI::Range(1e-5, 10.0));
   app.add_option("--plant", o->planted, "do this share of B's work twice, to see it found")->check(CLI::Range(0.0, 1.0));
-  app.add_option("-t,--threads", o->threads, "threads")->check(CLI::Range(1, 1024));
+  app.add_option("-t,--threads", o->threads, "threads");
   app.add_option("--device", o->device, "cpu");
   auto* warm = app.add_flag("--warm", o->warm, "weights stay in the cache");
   app.add_flag("--cold", o->cold, "weights come from memory (the default)")->excludes(warm);

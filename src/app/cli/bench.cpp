@@ -72,17 +72,6 @@ static Result<f64> time_case(Engine& e, const Case& c) {
   return now_s() - t0;
 }
 
-static std::vector<std::string> split(const std::string& s) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at <= s.size();) {
-    size_t c = s.find(',', at);
-    out.push_back(s.substr(at, c == std::string::npos ? std::string::npos : c - at));
-    if (c == std::string::npos) break;
-    at = c + 1;
-  }
-  return out;
-}
-
 struct Printer {
   std::string format;
   Json rows = Json::array();

@@ -78,6 +78,17 @@ Result<std::string> read_text(const std::string& path) {
   return s;
 }
 
+std::vector<std::string> split(const std::string& s) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= s.size();) {
+    size_t c = s.find(',', at);
+    out.push_back(s.substr(at, c == std::string::npos ? std::string::npos : c - at));
+    if (c == std::string::npos) break;
+    at = c + 1;
+  }
+  return out;
+}
+
 Status keep_apart(const std::string& option, const std::string& out, const std::string& in) {
   std::error_code ec;
   if (out.empty() || in.empty() || !std::filesystem::is_regular_file(in, ec) || !std::filesystem::equivalent(out, in, ec)) return {};

@@ -34,6 +34,7 @@ struct ModelOptions {
 
 // "1,2,3" -> integers; UsageError names the option and the bad piece.
 std::vector<i64> parse_ints(const std::string& option, const std::string& text, i64 lo, i64 hi);
+std::vector<std::string> split(const std::string& list);  // at the commas; an empty list is one empty piece
 Type parse_type(const std::string& option, const std::string& name);
 Type cache_type(const std::string& option, const std::string& name);
 Result<std::string> read_text(const std::string& path);  // "-" = standard input

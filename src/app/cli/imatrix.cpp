@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "app/cli/common.h"
+#include "app/cli/values.h"
 #include "base/progress.h"
+#include "gguf/quantize.h"
 #include "runtime/imatrix_collect.h"
 
 namespace fewbit::cli {
@@ -49,14 +52,16 @@ Status imatrix_command(ImatrixCommand& o) {
     FEWBIT_TRY(sums, gguf::Imatrix::read(o.out));
     skip = sums.chunks;
   }
+  std::optional<gguf::File> model;
+  if (collect) {
+    FEWBIT_TRY(runtime::EngineOptions options, o.model.resolve());
+    for (const std::string& in : {options.model, o.text}) FEWBIT_OK(keep_apart("-o", o.out, in));
+    if (!o.in_files.empty()) { FEWBIT_TRY(model, gguf::File::open(options.model)); }
+  }
   gguf::Imatrix others;
   for (const std::string& path : o.in_files) {
     FEWBIT_TRY(gguf::Imatrix m, gguf::Imatrix::read(path));
-    if (collect) {
-      FEWBIT_TRY(runtime::EngineOptions options, o.model.resolve());
-      FEWBIT_TRY(gguf::File file, gguf::File::open(options.model));
-      for (const gguf::Tensor& t : file.tensors()) FEWBIT_OK(m.split(t.name, t.dims[0]));
-    }
+    if (model) FEWBIT_OK(gguf::fit_imatrix(m, *model));
     FEWBIT_OK(others.merge(m));
   }
   auto save = [&]() -> Status {
@@ -80,8 +85,6 @@ Status imatrix_command(ImatrixCommand& o) {
     return Error{Code::invalid_argument,
                  fmt::format("{}: has chunks of {} tokens, cannot be resumed with -c {}", o.out, sums.chunk_size, c.n_ctx)};
   o.model.engine.n_ctx = c.n_ctx;
-  FEWBIT_TRY(runtime::EngineOptions model, o.model.resolve());
-  for (const std::string& in : {model.model, o.text}) FEWBIT_OK(keep_apart("-o", o.out, in));
   FEWBIT_TRY(std::string text, read_text(o.text));
   FEWBIT_TRY(auto engine, o.model.load());
   if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};
@@ -120,8 +123,8 @@ void add_imatrix(CLI::App& app, Run& run) {
   app.add_option("-o,--output", o->out, "GGUF file to write");
   app.add_option("--in-file", o->in_files, "importance matrix to add (GGUF or .dat); repeatable; without -f they are only merged")
       ->allow_extra_args(false);
-  app.add_option("--chunks", o->chunks, "chunks to run (default: all)")->check(CLI::Range(1, 1 << 24));
-  app.add_option("--save-frequency", o->save_every, "save after every so many chunks")->check(CLI::Range(1, 1 << 24));
+  app.add_option("--chunks", o->chunks, "chunks to run (default: all)")->check(whole(1, 1 << 24));
+  app.add_option("--save-frequency", o->save_every, "save after every so many chunks")->check(whole(1, 1 << 24));
   app.add_flag("--resume", o->resume, "go on after the chunks that OUT has");
   app.add_flag("--no-special", o->no_special, "special tokens in the text (<|im_start|>) are plain text, not the tokens that they name");
   app.add_flag("--process-output", o->process_head, "the head too");

@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 
 #include "app/cli/common.h"
+#include "app/cli/values.h"
+#include "base/clock.h"
 #include "base/progress.h"
 
 namespace fewbit::cli {
@@ -118,7 +119,7 @@ Status quantize_command(const QuantizeCommand& c) {
   }
   Cancel cancel;
   o.cancel = &Cancel::flag();
-  const auto start = std::chrono::steady_clock::now();
+  const f64 start = now_s();
   std::vector<gguf::TensorReport> reports;
   {
     Progress progress("quantising");
@@ -127,7 +128,7 @@ Status quantize_command(const QuantizeCommand& c) {
   }
   print_report(reports);
   print_total(plan);
-  fmt::print("{:.1f} s, {} threads\n", std::chrono::duration<f64>(std::chrono::steady_clock::now() - start).count(), pool.size());
+  fmt::print("{:.1f} s, {} threads\n", now_s() - start, pool.size());
   return {};
 }
 
@@ -147,11 +148,11 @@ void add_quantize(CLI::App& app, Run& run) {
   app.add_flag("--dry-run", o->dry_run, "print the plan, write nothing");
   app.add_flag("--allow-requantize", o->allow, "round weights again that are already rounded, or exactly ternary");
   app.add_option("--hadamard", o->hadamard, "rotate the weights in blocks of B first (outliers spread over the block)")
-      ->check(CLI::Range(2, 1 << 20));
+      ->check(whole(2, 1 << 20));
   app.add_flag("--hadamard-no-signs", o->no_signs, "with --hadamard: no random signs");
   app.add_option("--seed", o->seed, "of the signs");
   app.add_option("--split-max-size", o->split_size, "several files of at most so many bytes (4G, 500M)");
-  app.add_option("-t,--threads", o->threads, "threads (default: one per core); the bytes do not depend on it")->check(CLI::Range(1, 1024));
+  app.add_option("-t,--threads", o->threads, "threads (default: one per core); the bytes do not depend on it");
   app.add_flag("--q2-0-legacy", o->legacy, "read type 42 in its old layout of 128 weights");
   run = [o]() { return quantize_command(*o); };
 }

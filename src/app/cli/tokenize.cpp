@@ -88,9 +88,9 @@ void add_template(CLI::App& app, Run& run) {
       }
     }
     FEWBIT_TRY(std::string text, read_text(o->messages));
-    if (json_depth(text) > 500) return Error{Code::bad_file, fmt::format("{}: nested deeper than 500", o->messages)};
     Json in = Json::parse(text, nullptr, false);
     if (in.is_discarded()) return Error{Code::bad_file, fmt::format("{}: not valid JSON", o->messages)};
+    FEWBIT_OK(text::check_nesting(in));
     if (in.is_array()) in = Json{{"messages", in}, {"add_generation_prompt", true}};
     if (!in.is_object() || !in.contains("messages") || !in["messages"].is_array()) {
       return Error{Code::bad_file, fmt::format("{}: an object with an array 'messages' (or that array) is wanted", o->messages)};

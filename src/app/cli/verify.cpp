@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <regex>
-
 #include "app/cli/common.h"
+#include "app/cli/values.h"
+#include "base/clock.h"
+#include "base/regex.h"
 
 namespace fewbit::cli {
 
@@ -27,18 +27,13 @@ static Json json_row(const kernel::VerifyRow& r) {
 
 static Status verify_command(VerifyCommand& o) {
   if (!o.type.empty()) o.options.type = type_name(parse_type("--type", o.type));
-  if (o.options.kernel.size() > 1000)
-    usage(fmt::format("-k: a regular expression of {} characters, at most 1000", o.options.kernel.size()));
-  try {
-    std::regex check(o.options.kernel);
-  } catch (const std::regex_error& e) { usage(fmt::format("-k: '{}' is not a regular expression: {}", o.options.kernel, e.what())); }
+  if (auto pattern = parse_regex(o.options.kernel); !pattern.ok()) usage("-k: " + pattern.error().what);
   FEWBIT_TRY(auto device, open_device(o.device, {.threads = o.threads}));
   FEWBIT_TRY(const kernel::Kernels* table, kernel::kernels_for(*device, o.exact ? kernel::Path::exact : kernel::Path::fast));
   if (o.quick) {
-    const auto start = std::chrono::steady_clock::now();
+    const f64 start = now_s();
     FEWBIT_OK(kernel::self_test(*device, *table));
-    fmt::print("{}: self-test passed in {:.1f} ms\n", table->name,
-               std::chrono::duration<f64, std::milli>(std::chrono::steady_clock::now() - start).count());
+    fmt::print("{}: self-test passed in {:.1f} ms\n", table->name, (now_s() - start) * 1e3);
     return {};
   }
   if (o.output == "csv") fmt::print("op,type,shape,columns,kernel,status,nmse,max_error,note\n");
@@ -83,11 +78,11 @@ void add_verify(CLI::App& app, Run& run) {
   app.add_option("--type", o->type, "only this format");
   app.add_option("-k", o->options.kernel, "only kernels whose name matches this regular expression");
   app.add_option("--device", o->device, "auto, cpu, cuda, cuda:N");
-  app.add_option("-t,--threads", o->threads, "threads")->check(CLI::Range(1, 1024));
+  app.add_option("-t,--threads", o->threads, "threads");
   app.add_flag("--exact", o->exact, "the table of the exact path");
   app.add_flag("--list", o->options.list, "list the rows without running them");
   app.add_flag("--mutate", o->options.mutate, "put a fault into every row; success only if each is caught");
-  app.add_option("--every", o->options.every, "only each N-th case")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--every", o->options.every, "only each N-th case")->check(whole(1, 1 << 20));
   app.add_flag("--quick", o->quick, "only the self-test that runs before a table's first use, and the time it takes");
   app.add_flag("--all", o->all, "md: print the rows that are OK too");
   app.add_option("-o,--output", o->output, "md, json or csv")->check(CLI::IsMember({"md", "json", "csv"}));

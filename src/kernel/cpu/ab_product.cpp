@@ -1,7 +1,7 @@
 // Contestants of `ab` on the CPU: any kernel of any instruction set that this machine has, by name.
-#include <chrono>
 #include <fstream>
 
+#include "base/clock.h"
 #include "kernel/ab.h"
 #include "kernel/cpu/matmul.h"
 #include "kernel/cpu/ops.h"
@@ -30,8 +30,6 @@ u64 last_cache() {
   }
   return most ? most : u64(64) << 20;
 }
-
-f64 seconds() { return std::chrono::duration<f64>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class CpuProduct : public Contestant {
  public:
@@ -75,9 +73,9 @@ class CpuProduct : public Contestant {
   }
 
   f64 run(int times) override {
-    const f64 start = seconds();
+    const f64 start = now_s();
     for (int i = 0; i < times; i++) once();
-    return seconds() - start;
+    return now_s() - start;
   }
   std::vector<u32> bits() override {
     std::vector<u32> v(y_.size());

@@ -1,6 +1,5 @@
 #include "kernel/cpu/ops.h"
 
-#include <chrono>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -9,6 +8,7 @@
 #include <new>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "kernel/exact/exact.h"
 #include "kernel/layout/activation.h"
 
@@ -43,8 +43,6 @@ f32* Arena::floats(i64 n) {
   return local(slot_++, n);
 }
 
-static f64 now_us() { return std::chrono::duration<f64, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 Record::Record(Ctx& ctx, const char* kernel, u64 bytes, const char* format, ...) : ctx_(ctx) {
   if (!ctx.launches) return;
   char shape[160];
@@ -54,10 +52,10 @@ Record::Record(Ctx& ctx, const char* kernel, u64 bytes, const char* format, ...)
   va_end(args);
   index_ = ctx.launches->size();
   ctx.launches->push_back({kernel, shape, bytes, 0});
-  start_ = now_us();
+  start_ = now_s();
 }
 Record::~Record() {
-  if (ctx_.launches) (*ctx_.launches)[index_].time_us = now_us() - start_;
+  if (ctx_.launches) (*ctx_.launches)[index_].time_us = (now_s() - start_) * 1e6;
 }
 
 void rotate(const Steps& s, f32* to, const f32* x, const Rotation& r, int n, bool inverse) {
