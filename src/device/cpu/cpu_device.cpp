@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <string>
+#include <vector>
 
+#include "base/bits.h"
 #include "base/cpu_features.h"
 
 namespace fewbit::cpu {
@@ -47,6 +50,53 @@ Memory memory() {
   return m;
 }
 
+// Buffers of a small model's weights, one after the other in regions of 2 MiB pages: streaming them crosses few pages, within a buffer
+// and from each to the next.  A region is given back with its last buffer; what is released before is unmapped inside it.
+class Regions {
+ public:
+  static constexpr u64 least = u64(64) << 10, most = u64(8) << 20;
+
+  // Null where the system gives no memory.
+  void* take(u64 bytes) {
+    bytes = rounded(bytes);
+    const std::lock_guard lock(mutex_);
+    if (regions_.empty() || regions_.back().used + bytes > size) {
+      void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (p == MAP_FAILED) return nullptr;
+      madvise(p, size, MADV_HUGEPAGE);
+      regions_.push_back({static_cast<u8*>(p)});
+    }
+    Region& r = regions_.back();
+    u8* p = r.data + r.used;
+    r.used += bytes;
+    r.live += bytes;
+    return p;
+  }
+  void give_back(void* data, u64 bytes) {
+    bytes = rounded(bytes);
+    const std::lock_guard lock(mutex_);
+    const auto r = std::find_if(regions_.begin(), regions_.end(), [&](const Region& x) { return data >= x.data && data < x.data + size; });
+    FEWBIT_CHECK(r != regions_.end() && r->live >= bytes, "%llu bytes that no region holds", static_cast<unsigned long long>(bytes));
+    r->live -= bytes;
+    if (r->live > 0) {
+      madvise(data, bytes, MADV_DONTNEED);
+      return;
+    }
+    FEWBIT_CHECK(munmap(r->data, size) == 0, "munmap of %llu bytes", static_cast<unsigned long long>(size));
+    regions_.erase(r);
+  }
+
+ private:
+  static constexpr u64 size = u64(64) << 20;
+  struct Region {
+    u8* data;
+    u64 used = 0, live = 0;
+  };
+  static u64 rounded(u64 bytes) { return u64(round_up(i64(bytes), 4096)); }
+  std::mutex mutex_;
+  std::vector<Region> regions_;
+};
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int threads) : pool_(threads) {}
@@ -62,16 +112,22 @@ class CpuDevice final : public Device {
     if (bytes == 0) return Buffer();
     Memory m = memory();
     void* p = MAP_FAILED;
-    if (bytes <= m.total) p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const bool shared = bytes >= Regions::least && bytes < Regions::most;
+    if (shared) {
+      if (void* q = regions_.take(bytes)) return Buffer(this, q, bytes);
+    } else if (bytes <= m.total) {
+      p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    }
     if (p == MAP_FAILED) {
       return Error{Code::out_of_memory, fmt::format("cpu: cannot allocate {} MiB: {} MiB of memory, {} MiB of it free", bytes >> 20,
                                                     m.total >> 20, m.available >> 20)};
     }
     // Large buffers are streamed through (weights, KV, state): fewer address translations with 2 MiB pages.
-    if (bytes >= (u64(8) << 20)) madvise(p, bytes, MADV_HUGEPAGE);
+    if (bytes >= Regions::most) madvise(p, bytes, MADV_HUGEPAGE);
     return Buffer(this, p, bytes);
   }
   void release(void* data, u64 bytes) override {
+    if (bytes >= Regions::least && bytes < Regions::most) return regions_.give_back(data, bytes);
     FEWBIT_CHECK(munmap(data, bytes) == 0, "munmap of %llu bytes", static_cast<unsigned long long>(bytes));
   }
   void upload(void* to, const void* from, u64 bytes) override { copy(to, from, bytes); }
@@ -87,6 +143,7 @@ class CpuDevice final : public Device {
 
  private:
   ThreadPool pool_;
+  Regions regions_;
 };
 
 }  // namespace

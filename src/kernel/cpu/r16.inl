@@ -89,13 +89,19 @@ requires(C % 2 == 0 && steps % 2 == 0) struct Sums<S, steps, C, R> {
 };
 #endif
 
+// Tiles follow each other in memory, and what is this far ahead is asked for: the processor's own prefetching stops at every page.
+static constexpr int ahead = 8192;
+
 // C columns, R row vectors at once.
 template <class S, int C, int R>
 static void walk(const u8* tile, int, i64 n, const Panel& p, f32* out) {
   static_assert(16 % (R * lanes) == 0);
   constexpr bool inside = S::span <= S::unit;  // spans end inside units
   constexpr int starts = S::halves ? 2 : 1;
+  constexpr bool streamed = !S::in_cache;
   const S s(tile, n);
+  if (streamed)
+    for (i64 i = 0; i < s.codes_at; i += 64) prefetch(tile + ahead + i);
   for (int r0 = 0; r0 < 16; r0 += R * lanes) {
     F acc[C][R];
     FEWBIT_UNROLL
@@ -129,7 +135,11 @@ static void walk(const u8* tile, int, i64 n, const Panel& p, f32* out) {
         }
       };
       for (int u = 0; u < S::block / S::unit; u++) {
-        if constexpr (C > 1) prefetch(unit + 2048);
+        if (streamed && r0 == 0) {
+          // Written out twice: GCC 12 takes a function that only prefetches for one without effect, and leaves it out.
+          FEWBIT_UNROLL
+          for (int i = 0; i < S::unit_bytes; i += 64) prefetch(unit + ahead + i);
+        }
         unroll<S::groups>([&](auto f) __attribute__((always_inline)) {
           // Without it the compiler keeps a unit's codes from one group to the next, and spills sums to do so.
           if constexpr (few_registers) asm volatile("" ::: "memory");

@@ -7,6 +7,7 @@ struct PackedTile : TileArrays<Codes_, subs_, span_, halves_, mins_, byte_d_> {
   using L = TileArrays<Codes_, subs_, span_, halves_, mins_, byte_d_>;
   using C = Code<Codes_, Map_>;
   static constexpr int groups = Codes_::groups;
+  static constexpr bool in_cache = false;
   static constexpr Subs subs = subs_;
   static constexpr bool has_sub = subs != Subs::none, shifted = subs == Subs::shifted, eighths = subs == Subs::eighths;
   static constexpr int largest = C::largest;
@@ -85,6 +86,7 @@ using Packed = PackedTile<typename R16Codes<T>::Codes, typename R16Codes<T>::Map
 template <int span_, bool halves_, bool mins_, bool has_sub_, int largest_, bool has_zero>
 struct Spread {
   static constexpr int groups = 1, unit = 32, unit_bytes = 512;
+  static constexpr bool in_cache = true;
   static constexpr int span = span_, block = span;
   static constexpr bool halves = halves_, mins = mins_, has_sub = has_sub_, shifted = false, eighths = false;
   static constexpr int sub_inputs = halves ? 16 : 32;
