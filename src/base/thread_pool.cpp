@@ -78,7 +78,8 @@ struct ThreadPool::Team {
   }
 };
 
-ThreadPool::ThreadPool(int n_threads, bool pin) : team_(new Team), n_(n_threads > 0 ? n_threads : usable_cores()) {
+ThreadPool::ThreadPool(int n_threads, bool pin)
+    : team_(new Team), n_(n_threads > 0 ? n_threads : usable_cores()), parts_(new Part[size_t(n_)]) {
   std::vector<int> cores = allowed_cores();
   for (int i = 1; i < n_; i++) {
     team_->threads.emplace_back([this, i] { team_->worker(i, n_); });

@@ -29,19 +29,26 @@ class ThreadPool {
     run_raw([](void* f, int t, int n) { (*static_cast<D*>(f))(t, n); }, const_cast<std::remove_const_t<D>*>(&fn));
   }
 
-  // fn(i64 begin, i64 end, int thread) over [0, n) in contiguous pieces of `grain` items claimed from a shared counter.
+  // fn(i64 begin, i64 end, int thread) over [0, n) in pieces of `grain` items.  Each thread walks through its own n-th part, so that what
+  // it streams lies in one run of memory, and then helps those that are not done.
   template <class F>
   void for_range(i64 n, i64 grain, F&& fn) {
     if (n <= grain || n_ == 1) {
       if (n > 0) fn(i64(0), n, 0);
       return;
     }
-    std::atomic<i64> next{0};
+    for (int t = 0; t < n_; t++) {
+      parts_[size_t(t)].next.store(n * t / n_, std::memory_order_relaxed);
+      parts_[size_t(t)].end = n * (t + 1) / n_;
+    }
     run([&](int t, int) {
-      for (;;) {
-        i64 b = next.fetch_add(grain, std::memory_order_relaxed);
-        if (b >= n) return;
-        fn(b, b + grain < n ? b + grain : n, t);
+      for (int i = 0; i < n_; i++) {
+        Part& part = parts_[size_t((t + i) % n_)];
+        for (;;) {
+          const i64 b = part.next.fetch_add(grain, std::memory_order_relaxed);
+          if (b >= part.end) break;
+          fn(b, b + grain < part.end ? b + grain : part.end, t);
+        }
       }
     });
   }
@@ -49,8 +56,13 @@ class ThreadPool {
  private:
   void run_raw(void (*call)(void*, int, int), void* fn);
   struct Team;
+  struct alignas(64) Part {  // of a for_range, on a cache line of its own
+    std::atomic<i64> next{0};
+    i64 end = 0;
+  };
   std::unique_ptr<Team> team_;
   int n_;
+  std::unique_ptr<Part[]> parts_;
 };
 
 // Cores this process may run on (affinity mask), at least 1.
