@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Our speed against the peers' on a CPU: one JSON line per type, measure, thread count and instruction set.
 
-  bench/cpu_peers.py --peers VENV/bin/python --peer-bench PATH/peer_bench.py [--types PQ2_0,Q4_0] [--out bench/cpu_peers.jsonl]
+  bench/cpu_peers.py --peers VENV/bin/python --peer-bench PATH/peer_bench.py [--peers-avx2 VENV2/bin/python]
+                     [--types PQ2_0,Q4_0] [--out bench/cpu_peers.jsonl]
 
 peer_bench.py is the small driver of llama.cpp and ik_llama.cpp that takes `llama|ik MODEL --threads --pp --tg --seqs --reps` and prints
 JSON lines; the peers live in a virtual environment outside this repository.  Contestants take turns (A B C D, D C B A, ...), every round
@@ -9,7 +10,8 @@ gives one ratio, and the median of the ratios is what counts: the machine is sha
 
   tg    one sequence, 1 and 2 threads     bseq  8 sequences at once, 2 threads (llama.cpp only)     pp  a prompt of 512, 2 threads
 
-Ours runs twice: with the best set of the machine, and with AVX2 forced (FEWBIT_CPU_MAX=avx2); peers run as they were built.
+Ours runs twice: with the best set of the machine, and with AVX2 forced (FEWBIT_CPU_MAX=avx2).  Peers run as they were built: llama.cpp
+natively, ik_llama.cpp for AVX2, and llama.cpp for AVX2 from the environment that --peers-avx2 names; ours with AVX2 is held to those two.
 The peers cannot read PQ2_0 and PTQ1_0: they get the same model in the nearest type that they have (TQ2_0, TQ1_0).
 """
 import argparse
@@ -73,11 +75,11 @@ class Ours:
 
 
 class Peer:
-    def __init__(self, a, name, model):
-        self.a, self.name, self.model = a, name, model
+    def __init__(self, a, name, model, python=None):
+        self.a, self.name, self.model, self.python = a, name, model, python or a.peers
 
     def once(self, what):
-        base = [self.a.peers, self.a.peer_bench, self.name, self.model, "--reps", "1"]
+        base = [self.python, self.a.peer_bench, self.name, self.model, "--reps", "1"]
         found = {}
         if "tg" in what:
             for r in lines(base + ["--threads", "1,2", "--pp", "0", "--tg", str(self.a.tg), "--seqs", "1"]):
@@ -105,6 +107,8 @@ def run_type(a, kind):
     model, peer_model = synth(a, kind), synth(a, near)
     ours = {"native": Ours(a, model, {}), "avx2": Ours(a, model, {"FEWBIT_CPU_MAX": "avx2"})}
     peers = {"llama": Peer(a, "llama", peer_model)}
+    if a.peers_avx2:
+        peers["llama_avx2"] = Peer(a, "llama", peer_model, a.peers_avx2)
     if near not in IK_CANNOT:
         peers["ik"] = Peer(a, "ik", peer_model)
     everyone = list(ours.items()) + list(peers.items())
@@ -127,6 +131,8 @@ def run_type(a, kind):
                        tok_s=round(statistics.median(mine), 2), rounds=len(mine))
             ratios = {}
             for p in peers:
+                if a.peers_avx2 and p == ("llama_avx2" if set_name == "native" else "llama"):
+                    continue
                 both = [r[set_name][key] / r[p][key] for r in rounds if key in r[set_name] and key in r[p]]
                 if both:
                     row[p] = round(statistics.median(r[p][key] for r in rounds if key in r[p]), 2)
@@ -154,6 +160,7 @@ def run_type(a, kind):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--peers", required=True, help="python of the environment with the peers")
+    p.add_argument("--peers-avx2", help="python of an environment whose llama.cpp was built for AVX2")
     p.add_argument("--peer-bench", required=True)
     p.add_argument("--fewbit", default="build/fewbit")
     p.add_argument("--shape", default="qwen3-0.6b")

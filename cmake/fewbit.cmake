@@ -39,9 +39,8 @@ add_library(fewbit_flags INTERFACE)
 target_include_directories(fewbit_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/generated)
 # Contraction off: the quantisers and the float order of the kernels are defined operation by operation.
 target_compile_options(fewbit_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Werror -ffp-contract=off -fno-math-errno>)
-if(FEWBIT_SANITIZE)  # under which GCC 12 takes parts of std::regex for uninitialized
-  target_compile_options(fewbit_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g
-                         -Wno-maybe-uninitialized>)
+if(FEWBIT_SANITIZE)
+  target_compile_options(fewbit_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g>)
   target_link_options(fewbit_flags INTERFACE -fsanitize=address,undefined)
 endif()
 

@@ -237,6 +237,12 @@ TEST(ImatrixProgram, ResumesAndMerges) {
   const Outcome wrong = call(f, "imatrix -m " + dense + " -f " + FEWBIT_SOURCE_DIR + "/tests/data/mini.ppl.txt -c 32 --resume -o " + part);
   EXPECT_EQ(wrong.code, 1);
   EXPECT_NE(wrong.err.find("chunks of 64 tokens"), std::string::npos) << wrong.err;
+  for (const std::string& other :
+       {hybrid + " -f " + FEWBIT_SOURCE_DIR + "/tests/data/mini.ppl.txt", dense + " -f " + FEWBIT_SOURCE_DIR + "/docs/cli.md"}) {
+    const Outcome r = call(f, "imatrix -m " + other + " -c 64 -t 1 --chunks 6 --resume -o " + part);
+    EXPECT_EQ(r.code, 1) << other;
+    EXPECT_NE(r.err.find("another text or model"), std::string::npos) << r.err;
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/half.h"
 #include "base/mapping.h"
 #include "base/mat.h"
+#include "base/regex.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 
@@ -89,6 +90,21 @@ TEST(Bits, CheckedArithmetic) {
   EXPECT_EQ(*checked_mul(3, 5), 15u);
   EXPECT_FALSE(checked_add(~u64(0), 1));
   EXPECT_EQ(round_up(33, 32), 64);
+}
+
+TEST(Regex, SearchesAnywhereAndStopsInTime) {
+  auto r = Regex::parse("attn_[qk]\\.");
+  ASSERT_TRUE(r.ok());
+  EXPECT_TRUE(r->search("blk.0.attn_q.weight").value());
+  EXPECT_FALSE(r->search("blk.0.attn_v.weight").value());
+  EXPECT_EQ(Regex::parse("(").error().what, "'(' is not a regular expression: missing closing parenthesis at character 1");
+  EXPECT_FALSE(Regex::parse(std::string(1001, 'a')).ok());
+  EXPECT_FALSE(Regex::parse(std::string(900, '(')).ok());
+  auto slow = Regex::parse("^(a+)+[A-Z]");
+  ASSERT_TRUE(slow.ok());
+  const auto found = slow->search(std::string(60, 'a'));
+  ASSERT_FALSE(found.ok());
+  EXPECT_NE(found.error().what.find("match limit"), std::string::npos);
 }
 
 }  // namespace fewbit

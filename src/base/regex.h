@@ -1,24 +1,24 @@
-// A pattern that a user typed.
+// A regular expression that a user typed (PCRE2).  A search takes a bounded number of steps: patterns like (.*)*z end with an error.
 #pragma once
-#include <fmt/format.h>
-
-#include <regex>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
 namespace fewbit {
 
-// The length is bounded because std::regex calls itself for every bracket.
-inline Result<std::regex> parse_regex(const std::string& text) {
-  constexpr size_t most = 1000;
-  if (text.size() > most)
-    return Error{Code::invalid_argument, fmt::format("a regular expression of {} characters, at most {}", text.size(), most)};
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error& e) {
-    return Error{Code::invalid_argument, fmt::format("'{}' is not a regular expression: {}", text, e.what())};
-  }
-}
+class Regex {
+ public:
+  // At most 1000 characters; the error names the place that PCRE2 does not understand.
+  static Result<Regex> parse(const std::string& pattern);
+
+  // Whether the pattern occurs anywhere in `text`; an error when that takes more than 100,000 steps to find out.
+  Result<bool> search(std::string_view text) const;
+
+ private:
+  std::string pattern_;
+  std::shared_ptr<void> code_;  // a pcre2_code
+};
 
 }  // namespace fewbit

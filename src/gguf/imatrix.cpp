@@ -75,6 +75,7 @@ Result<Imatrix> from_gguf(const File& f) {
   }
   FEWBIT_TRY(out.chunks, f.get_int("imatrix.chunk_count", 0));
   FEWBIT_TRY(out.chunk_size, f.get_int("imatrix.chunk_size", 0));
+  FEWBIT_TRY(out.source, f.get_string("fewbit.imatrix.source", std::string()));
   constexpr std::string_view sums = ".in_sum2", counts = ".counts";
   for (const Tensor& t : f.tensors()) {
     if (t.name.ends_with(counts) && !f.tensor(t.name.substr(0, t.name.size() - counts.size()) + std::string(sums))) {
@@ -209,6 +210,7 @@ Status Imatrix::merge(const Imatrix& other) {
   }
   chunks += other.chunks;
   if (chunk_size == 0) chunk_size = other.chunk_size;
+  source.clear();
   notes.insert(notes.end(), other.notes.begin(), other.notes.end());
   return {};
 }
@@ -218,6 +220,7 @@ Status Imatrix::write(const std::string& path) const {
                              {"imatrix.datasets", Value::of(datasets)},
                              {"imatrix.chunk_count", Value::of(u32(std::clamp<i64>(chunks, 0, 0xffffffff)))},
                              {"imatrix.chunk_size", Value::of(u32(std::clamp<i64>(chunk_size, 0, 0xffffffff)))}};
+  if (!source.empty()) keys.push_back({"fewbit.imatrix.source", Value::of(source)});
   std::vector<TensorInfo> infos;
   for (const auto& [name, e] : entries) {
     infos.push_back({name + ".in_sum2", Type::F32, {e.n_in, e.n_matrices}});
@@ -232,6 +235,21 @@ Status Imatrix::write(const std::string& path) const {
     }
   }
   return w.finish();
+}
+
+std::string source_of(std::span<const i32> tokens, const File& model) {
+  u64 h = 0xcbf29ce484222325;  // FNV-1a
+  auto add = [&](const void* p, size_t n) {
+    for (size_t i = 0; i < n; i++) h = (h ^ static_cast<const u8*>(p)[i]) * 0x100000001b3;
+  };
+  add(tokens.data(), tokens.size_bytes());
+  for (const Tensor& t : model.tensors()) {
+    add(t.name.data(), t.name.size());
+    add(&t.type, sizeof t.type);
+    add(t.dims.data(), sizeof t.dims);
+    add(t.data.data(), std::min<size_t>(t.data.size(), 64));
+  }
+  return fmt::format("{:016x}", h);
 }
 
 }  // namespace fewbit::gguf

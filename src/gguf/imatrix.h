@@ -22,6 +22,7 @@ struct Imatrix {
   std::map<std::string, Entry, std::less<>> entries;  // by the weight's tensor name
   std::vector<std::string> datasets;
   i64 chunks = 0, chunk_size = 0;
+  std::string source;              // which tokens and which model made it (source_of); empty: merged, or another program's
   std::vector<std::string> notes;  // what was odd in the file, one line each: values that are no numbers, unused experts
 
   // GGUF form or old binary form, told apart by the first bytes.
@@ -35,5 +36,8 @@ struct Imatrix {
   // The GGUF form, as other tools read it.
   Status write(const std::string& path) const;
 };
+
+// A fingerprint (16 hexadecimal digits) of a text's tokens and a model: names, shapes, formats and first bytes of its tensors.
+std::string source_of(std::span<const i32> tokens, const File& model);
 
 }  // namespace fewbit::gguf

@@ -43,7 +43,12 @@ struct Planner {
   const QuantizeOptions& o;
   ThreadPool& pool;
   const Recipe& recipe;
-  std::vector<std::pair<std::regex, Type>> rules = {};
+  struct Rule {
+    Regex pattern;
+    Type type;
+    bool used = false;
+  };
+  std::vector<Rule> rules = {};                  // one per o.tensor_types
   std::map<Role, std::vector<int>> layers = {};  // that have the role, ascending
   i64 experts = 0;
   int heads_per_kv = 1;
@@ -57,8 +62,8 @@ struct Planner {
 
   Status prepare() {
     for (const auto& [text, type] : o.tensor_types) {
-      FEWBIT_TRY(std::regex pattern, parse_regex(text));
-      rules.emplace_back(std::move(pattern), type);
+      FEWBIT_TRY(Regex pattern, Regex::parse(text));
+      rules.push_back({std::move(pattern), type});
     }
     for (const Tensor& t : file.tensors()) {
       if (const int l = layer_of(t.name); l >= 0) layers[role_of(t.name)].push_back(l);
@@ -128,10 +133,11 @@ struct Planner {
       const FormatInfo* same = find_format(recipe.name);
       want = same ? same->type : recipe.base;
     }
-    for (const auto& [rule, type] : rules) {
-      if (!std::regex_search(t.name, rule)) continue;
-      want = type;
-      asked = true;
+    for (Rule& rule : rules) {
+      FEWBIT_TRY(const bool found, rule.pattern.search(t.name));
+      if (!found) continue;
+      want = rule.type;
+      asked = rule.used = true;
       break;
     }
     if (const Type fits = dividing_type(want, t.dims[0]); fits != want) {
@@ -282,6 +288,10 @@ Result<QuantizePlan> plan_quantize(const File& file, const QuantizeOptions& o, T
   Planner p{file, o, pool, *recipe};
   FEWBIT_OK(p.prepare());
   for (const Tensor& t : file.tensors()) FEWBIT_OK(p.add(t));
+  for (size_t i = 0; i < p.rules.size(); i++) {
+    if (!p.rules[i].used)
+      p.plan.notes.push_back(fmt::format("'{}={}' names no tensor that is quantised", o.tensor_types[i].first, type_name(p.rules[i].type)));
+  }
   p.metadata();
   return std::move(p.plan);
 }

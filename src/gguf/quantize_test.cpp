@@ -187,10 +187,12 @@ TEST(Quantize, RefusalsAndFallbacks) {
   File f = model();
   EXPECT_NE(error_of(f, options("IQ2_XS")).find("'blk.0.attn_q.weight': IQ2_XS needs an importance matrix"), std::string::npos);
   EXPECT_NE(error_of(f, options("Q9")).find("unknown type 'Q9'"), std::string::npos);
-  QuantizeOptions broken = options("Q4_K"), lifted = options("Q4_K");
+  QuantizeOptions broken = options("Q4_K"), slow = broken, lifted = options("Q4_K");
   broken.tensor_types = {{"(", Type::Q8_0}};
+  slow.tensor_types = {{"^([a-z0-9._]+)+[A-Z]", Type::Q8_0}};
   lifted.tensor_types = {{"attn_v", Type::Q8_0}};
   EXPECT_NE(error_of(f, broken).find("regular expression"), std::string::npos);
+  EXPECT_NE(error_of(f, slow).find("match limit"), std::string::npos);
   const std::string path = temp("low");
   run(f, options("Q4_K_S"), path);
   auto low = File::open(path);
@@ -202,6 +204,11 @@ TEST(Quantize, RefusalsAndFallbacks) {
   auto plan = plan_quantize(odd, lifted, pool);
   ASSERT_TRUE(plan.ok()) << plan.error().what;
   EXPECT_EQ(plan->tensors[2].to, Type::Q5_0);
+  EXPECT_TRUE(plan->notes.empty());
+  lifted.tensor_types.push_back({"attn_x", Type::Q8_0});
+  auto noted = plan_quantize(odd, lifted, pool);
+  ASSERT_TRUE(noted.ok() && noted->notes.size() == 1);
+  EXPECT_NE(noted->notes[0].find("'attn_x=Q8_0' names no tensor"), std::string::npos);
   EXPECT_NE(plan->tensors[2].note.find("rows of 96 are not a multiple of 256"), std::string::npos);
   EXPECT_EQ(plan->tensors[3].to, Type::Q8_0);
   EXPECT_EQ(dividing_type(Type::PTQ1_0, 192), Type::Q2_0);

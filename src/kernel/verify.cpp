@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <regex>
 
 #include "kernel/parity.h"
 #include "kernel/ref/ref.h"
@@ -46,14 +45,13 @@ struct Sides {
 
 }  // namespace
 
-VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& options,
-                    const std::function<void(const VerifyRow&)>& on_row) {
+Result<VerifyReport> verify(Device& device, const Kernels& table, const VerifyOptions& options,
+                            const std::function<void(const VerifyRow&)>& on_row) {
   CaseRequest request;
   request.table = &table;
   std::vector<Case> cases;
   weight_cases(request, cases);
   step_cases(request, cases);
-  const std::regex kernel_name(options.kernel);
   Sides sides(device, table);
   VerifyReport report;
   std::map<Fault, VerifyCount> by_fault;
@@ -78,7 +76,10 @@ VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& o
     row.columns = c.columns;
     const CaseResult got = options.list ? CaseResult{} : sides.run(c, true);
     row.kernel = got.kernel;
-    if (!options.kernel.empty() && !std::regex_search(row.kernel, kernel_name)) continue;
+    if (options.kernel) {
+      FEWBIT_TRY(const bool found, options.kernel->search(row.kernel));
+      if (!found) continue;
+    }
     if (!got.missing.empty()) {
       row.note = got.missing;
       emit(row, nullptr);

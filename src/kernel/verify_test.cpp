@@ -19,9 +19,10 @@ std::string text(const VerifyRow& r) {
 TEST(Verify, EveryCaseOfBothPaths) {
   OnCpu cpu;
   for (Path path : {Path::fast, Path::exact}) {
-    const VerifyReport report = verify(*cpu.device, cpu.table(path), {}, [](const VerifyRow& r) {
+    auto result = verify(*cpu.device, cpu.table(path), {}, [](const VerifyRow& r) {
       EXPECT_EQ(r.verdict, Verdict::ok) << text(r) << " nmse " << r.nmse << " max " << r.max_error;
     });
+    const VerifyReport& report = result.value();
     EXPECT_GT(report.counts[0].ok, 900);
     EXPECT_EQ(report.counts[0].fail, 0);
     EXPECT_EQ(report.counts[0].missing, 0);
@@ -33,8 +34,9 @@ TEST(Verify, NoticesEveryFault) {
   VerifyOptions options;
   options.mutate = true;
   options.every = 7;  // `fewbit verify --mutate` does all
-  const VerifyReport report = verify(*cpu.device, cpu.table(Path::fast), options,
-                                     [](const VerifyRow& r) { EXPECT_EQ(r.verdict, Verdict::ok) << text(r) << " nmse " << r.nmse; });
+  auto result = verify(*cpu.device, cpu.table(Path::fast), options,
+                       [](const VerifyRow& r) { EXPECT_EQ(r.verdict, Verdict::ok) << text(r) << " nmse " << r.nmse; });
+  const VerifyReport& report = result.value();
   EXPECT_GE(report.counts.size(), 9u);  // eight classes and the sum
   for (const VerifyCount& c : report.counts) {
     EXPECT_EQ(c.fail, 0) << c.name;

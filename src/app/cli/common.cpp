@@ -162,6 +162,10 @@ Result<runtime::EngineOptions> ModelOptions::resolve() const {
   if (o.layers && o.synthetic.empty()) usage("--layers goes with --synthetic");
   o.k_type = cache_type("-ctk", k_type);
   o.v_type = cache_type("-ctv", v_type);
+  for (auto [option, type] : {std::pair{"-ctk", o.k_type}, {"-ctv", o.v_type}}) {
+    if (exact && (type == Type::Q8_0 || type == Type::Q4_0))
+      usage(fmt::format("{} {}: --exact keeps keys and values in f32", option, type_name(type)));
+  }
   o.path = exact ? kernel::Path::exact : kernel::Path::fast;
   o.repack = !no_repack;
   if (Cancel::active()) o.cancel = &Cancel::flag();

@@ -18,6 +18,7 @@ void add_decode(CLI::App& app, Run& run) {
   app.add_option("OUT", o->out, "float32, little-endian (- = standard output)")->required();
   run = [o]() -> Status {
     const FormatInfo& f = format_info(parse_type("--type", o->type));
+    FEWBIT_OK(keep_apart("OUT", o->out, o->in));
     FEWBIT_TRY(std::string bytes, read_text(o->in));
     i64 n;
     if (f.type == Type::I2_S) {
@@ -52,6 +53,7 @@ void add_encode(CLI::App& app, Run& run) {
   run = [o]() -> Status {
     const FormatInfo& f = format_info(parse_type("--type", o->type));
     if (!f.has_encoder) return Error{Code::unsupported, fmt::format("--type {}: no encoder for this format", f.name)};
+    for (const std::string& in : {o->in, o->imatrix}) FEWBIT_OK(keep_apart("OUT", o->out, in));
     FEWBIT_TRY(std::string raw, read_text(o->in));
     if (raw.empty() || raw.size() % 4 != 0)
       return Error{Code::bad_file, fmt::format("{}: {} bytes are not a whole number of float32", o->in, raw.size())};

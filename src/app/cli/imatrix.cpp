@@ -56,7 +56,7 @@ Status imatrix_command(ImatrixCommand& o) {
   if (collect) {
     FEWBIT_TRY(runtime::EngineOptions options, o.model.resolve());
     for (const std::string& in : {options.model, o.text}) FEWBIT_OK(keep_apart("-o", o.out, in));
-    if (!o.in_files.empty()) { FEWBIT_TRY(model, gguf::File::open(options.model)); }
+    if (!options.model.empty()) { FEWBIT_TRY(model, gguf::File::open(options.model)); }
   }
   gguf::Imatrix others;
   for (const std::string& path : o.in_files) {
@@ -89,6 +89,13 @@ Status imatrix_command(ImatrixCommand& o) {
   FEWBIT_TRY(auto engine, o.model.load());
   if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};
   const std::vector<text::Token> tokens = engine->tokenizer()->encode(text, {.add_special = true, .parse_special = !o.no_special});
+  if (model) {
+    const std::string source = gguf::source_of(tokens, *model);
+    if (skip > 0 && !sums.source.empty() && sums.source != source)
+      return Error{Code::invalid_argument,
+                   fmt::format("{}: was made with another text or model, cannot be resumed with {}", o.out, o.text)};
+    sums.source = source;
+  }
   const std::string name = o.text.substr(o.text.find_last_of('/') + 1);
   if (std::find(sums.datasets.begin(), sums.datasets.end(), name) == sums.datasets.end()) sums.datasets.push_back(name);
 

@@ -6,6 +6,7 @@
 #include "app/cli/common.h"
 #include "app/cli/values.h"
 #include "base/progress.h"
+#include "gguf/cursor.h"
 #include "runtime/perplexity.h"
 
 namespace fewbit::cli {
@@ -27,8 +28,8 @@ static Result<std::vector<text::Token>> read_ids(const std::string& path) {
     char* stop = nullptr;
     const long id = std::strtol(s.c_str() + at, &stop, 10);
     if (stop != s.c_str() + end || id < 0 || id > INT32_MAX) {
-      return Error{Code::bad_file,
-                   fmt::format("{}: byte {}: '{}' is not a token id", path, at, s.substr(at, std::min<size_t>(end - at, 20)))};
+      return Error{Code::bad_file, fmt::format("{}: byte {}: '{}' is not a token id", path, at,
+                                               gguf::printable(s.substr(at, std::min<size_t>(end - at, 20))))};
     }
     ids.push_back(text::Token(id));
     at = end;

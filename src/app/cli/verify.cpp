@@ -12,7 +12,7 @@ namespace fewbit::cli {
 
 struct VerifyCommand {
   kernel::VerifyOptions options;
-  std::string device = "auto", type, output = "md";
+  std::string device = "auto", type, pattern, output = "md";
   int threads = 0;
   bool exact = false, all = false, quick = false;
 };
@@ -27,7 +27,11 @@ static Json json_row(const kernel::VerifyRow& r) {
 
 static Status verify_command(VerifyCommand& o) {
   if (!o.type.empty()) o.options.type = type_name(parse_type("--type", o.type));
-  if (auto pattern = parse_regex(o.options.kernel); !pattern.ok()) usage("-k: " + pattern.error().what);
+  if (!o.pattern.empty()) {
+    auto pattern = Regex::parse(o.pattern);
+    if (!pattern.ok()) usage("-k: " + pattern.error().what);
+    o.options.kernel = *pattern;
+  }
   FEWBIT_TRY(auto device, open_device(o.device, {.threads = o.threads}));
   FEWBIT_TRY(const kernel::Kernels* table, kernel::kernels_for(*device, o.exact ? kernel::Path::exact : kernel::Path::fast));
   if (o.quick) {
@@ -41,15 +45,15 @@ static Status verify_command(VerifyCommand& o) {
     fmt::print(
         "| status | op | type | shape | columns | kernel | nmse | max error | |\n| --- | --- | --- | --- | ---: | --- | ---: | ---: | --- "
         "|\n");
-  auto report = kernel::verify(*device, *table, o.options, [&](const kernel::VerifyRow& r) {
-    if (o.output == "csv") {
-      fmt::print("{},{},{},{},{},{},{:.3e},{:.3e},{}\n", r.op, r.type, r.shape, r.columns, r.kernel, status(r.verdict), r.nmse, r.max_error,
-                 r.note);
-    } else if (o.output == "md" && (o.all || o.options.list || r.verdict != kernel::Verdict::ok)) {
-      fmt::print("| {} | {} | {} | {} | {} | {} | {:.1e} | {:.1e} | {} |\n", status(r.verdict), r.op, r.type, r.shape, r.columns, r.kernel,
-                 r.nmse, r.max_error, r.note);
-    }
-  });
+  FEWBIT_TRY(const kernel::VerifyReport report, kernel::verify(*device, *table, o.options, [&](const kernel::VerifyRow& r) {
+               if (o.output == "csv") {
+                 fmt::print("{},{},{},{},{},{},{:.3e},{:.3e},{}\n", r.op, r.type, r.shape, r.columns, r.kernel, status(r.verdict), r.nmse,
+                            r.max_error, r.note);
+               } else if (o.output == "md" && (o.all || o.options.list || r.verdict != kernel::Verdict::ok)) {
+                 fmt::print("| {} | {} | {} | {} | {} | {} | {:.1e} | {:.1e} | {} |\n", status(r.verdict), r.op, r.type, r.shape, r.columns,
+                            r.kernel, r.nmse, r.max_error, r.note);
+               }
+             }));
   Json counts = Json::object();
   int failed = 0, rows = 0;
   for (const kernel::VerifyCount& c : report.counts) {
@@ -67,7 +71,7 @@ static Status verify_command(VerifyCommand& o) {
   }
   if (rows == 0)
     return Error{Code::not_found,
-                 fmt::format("verify: nothing matches --op '{}' --type '{}' -k '{}'", o.options.op, o.options.type, o.options.kernel)};
+                 fmt::format("verify: nothing matches --op '{}' --type '{}' -k '{}'", o.options.op, o.options.type, o.pattern)};
   if (failed > 0) return Error{Code::unsupported, fmt::format("verify: {} of {} rows failed on {}", failed, rows, table->name)};
   return {};
 }
@@ -76,7 +80,7 @@ void add_verify(CLI::App& app, Run& run) {
   auto o = std::make_shared<VerifyCommand>();
   app.add_option("--op", o->options.op, "only this operation");
   app.add_option("--type", o->type, "only this format");
-  app.add_option("-k", o->options.kernel, "only kernels whose name matches this regular expression");
+  app.add_option("-k", o->pattern, "only kernels whose name matches this regular expression");
   app.add_option("--device", o->device, "auto, cpu, cuda, cuda:N");
   app.add_option("-t,--threads", o->threads, "threads");
   app.add_flag("--exact", o->exact, "the table of the exact path");
