@@ -74,31 +74,77 @@ __device__ __forceinline__ void row_dots(const void* row, int layout, int n, con
     if (c < count) acc[c] = warp_sum(acc[c]);
 }
 
-// One row by a whole block of 4 or 8 warps, up to 8 columns from `first`; shared: 64 floats.  Ends with a barrier.
+// A warp's share (of eight) of one row times one column; every load of 3 rounds at once.  WIDE: f32 weights.
+template <bool WIDE>
+__device__ __forceinline__ f32 row_share(const u8* row, int layout, int n, const f32* x, int share) {
+  constexpr int rounds = 3, width = WIDE ? 2 : 1;
+  f32 s = 0;
+  for (int k0 = 256 * share + 8 * int(threadIdx.x % 32); k0 < n; k0 += 2048 * rounds) {
+    uint4 raw[rounds][width];
+    float4 a[rounds][2];
+#pragma unroll
+    for (int r = 0; r < rounds; r++) {
+      const int k = k0 + 2048 * r;
+      if (k >= n) break;
+#pragma unroll
+      for (int i = 0; i < width; i++) raw[r][i] = *reinterpret_cast<const uint4*>(row + i64(k) * (WIDE ? 4 : 2) + 16 * i);
+#pragma unroll
+      for (int i = 0; i < 2; i++) a[r][i] = *reinterpret_cast<const float4*>(x + k + 4 * i);
+    }
+#pragma unroll
+    for (int r = 0; r < rounds; r++) {
+      if (k0 + 2048 * r >= n) break;
+      f32 w[8];
+      load8(raw[r], layout, 0, w);
+      s = __fmaf_rn(w[0], a[r][0].x, s), s = __fmaf_rn(w[1], a[r][0].y, s), s = __fmaf_rn(w[2], a[r][0].z, s);
+      s = __fmaf_rn(w[3], a[r][0].w, s), s = __fmaf_rn(w[4], a[r][1].x, s), s = __fmaf_rn(w[5], a[r][1].y, s);
+      s = __fmaf_rn(w[6], a[r][1].z, s), s = __fmaf_rn(w[7], a[r][1].w, s);
+    }
+  }
+  return warp_sum(s);
+}
+
+// One row times one column by a whole block of 4 or 8 warps; shared: 8 floats.  Ends with a barrier.
 template <int = 0>  // a template only so that every file may have it
-__device__ __noinline__ void row_product(const RowsProduct& p, int row, int first, int cols, f32* shared) {
-  const int warp = int(threadIdx.x / 32), lane = int(threadIdx.x % 32), count = min(8, cols - first);
-  const f32* x[8];
-#pragma unroll
-  for (int c = 0; c < 8; c++) x[c] = p.act + i64(first + min(c, count - 1)) * p.n;
-  const u8* w = static_cast<const u8*>(p.w[0]) + u64(row) * u64(p.n) * (p.layout == layout_rows_f32 ? 4 : 2);
+__device__ __noinline__ void row_product(const RowsProduct& p, int row, int col, f32* shared) {
+  const int warp = int(threadIdx.x / 32), lane = int(threadIdx.x % 32);
+  const bool wide = p.layout == layout_rows_f32;
+  const f32* x = p.act + i64(col) * p.n;
+  const u8* w = static_cast<const u8*>(p.w[0]) + u64(row) * u64(p.n) * (wide ? 4 : 2);
   for (int share = warp; share < 8; share += int(blockDim.x / 32)) {
-    f32 acc[8];
-    row_dots<8>(w, p.layout, p.n, x, count, share, acc);
-    if (lane == 0)
-#pragma unroll
-      for (int c = 0; c < 8; c++) shared[share * 8 + c] = acc[c];
+    const f32 s = wide ? row_share<true>(w, p.layout, p.n, x, share) : row_share<false>(w, p.layout, p.n, x, share);
+    if (lane == 0) shared[share] = s;
   }
   __syncthreads();
-  if (warp == 0 && lane < count) {
+  if (threadIdx.x == 0) {
     f32 s = 0;
-    for (int w = 0; w < 8; w++) s += shared[w * 8 + lane];
+    for (int w = 0; w < 8; w++) s += shared[w];
     if (p.scale[0]) s *= p.scale[0][0];
     if (p.bias[0]) s += p.bias[0][row];
-    f32* y = p.y + i64(first + lane) * p.ldy + row;
+    f32* y = p.y + i64(col) * p.ldy + row;
     *y = p.add ? *y + s : s;
   }
   __syncthreads();
+}
+
+// Calls f(product, row, column) for this block's part of the rows of a launch times n columns; the last blocks begin, they have the fewest
+// items of the launch's other work.
+template <class F>
+__device__ __forceinline__ void for_rows(const RowsProduct* rows, int n_rows, int n, F&& f) {
+  for (int r = 0, before = 0; r < n_rows; r++) {
+    const int count = rows[r].rows * n;
+    for (int i = int(gridDim.x - 1 - blockIdx.x); i < before + count; i += int(gridDim.x))
+      if (i >= before) f(rows[r], (i - before) / n, (i - before) % n);
+    before += count;
+  }
+}
+// Brings this block's rows into L2 while the predecessor still runs.
+__device__ __forceinline__ void prefetch_rows(const RowsProduct* rows, int n_rows, int n) {
+  for_rows(rows, n_rows, n, [](const RowsProduct& p, int row, int) {
+    const u32 bytes = u32(p.n) * (p.layout == layout_rows_f32 ? 4 : 2);
+    const u8* w = static_cast<const u8*>(p.w[0]) + u64(row) * bytes;
+    for (u32 i = threadIdx.x * 128; i < bytes; i += blockDim.x * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(w + i));
+  });
 }
 
 // KS = 8: a row per block; KS = 1: a row per warp.

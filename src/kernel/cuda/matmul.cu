@@ -1,8 +1,9 @@
 // Which kernel multiplies: matmul, glu and the experts.
 #include <algorithm>
+#include <map>
 
 #include "kernel/cuda/gemm.cuh"
-#include "kernel/cuda/matvec.cuh"
+#include "kernel/cuda/matvec_one.cuh"
 #include "kernel/cuda/ops.h"
 
 namespace fewbit::kernel::cuda {
@@ -46,7 +47,33 @@ MvProduct mv_product(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
   return p;
 }
 
+// Items of two tiles for a grid of `blocks`: all, or as many as go evenly if less than half of the blocks would get one more.
+int full_items(int tiles, int blocks) {
+  const int items = tiles / 2, rest = items % blocks;
+  return items > blocks && 2 * rest <= blocks ? items - rest : items;
+}
+
+// One column of a large matrix.
+bool launch_one(Ctx& ctx, const MvArgs& a, int layout, u64 bytes, const std::string& shape) {
+  if (a.cols != 1 || a.ids || a.tiles < 2 * device_of(ctx).sms()) return false;
+  const int warps = slab_count(a.units);
+  const MvOne one = mv_one(layout, a.units, warps);
+  if (!one.kernel || one.smem > u32(device_of(ctx).max_smem())) return false;
+  static std::map<std::pair<MvKernel, u32>, int> resident;  // blocks at once, by kernel and shared memory
+  auto [known, fresh] = resident.emplace(std::pair(one.kernel, one.smem), 1);
+  if (fresh) {
+    allow_smem(one.kernel, size_t(device_of(ctx).max_smem()));
+    FEWBIT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&known->second, one.kernel, 32 * warps, one.smem));
+  }
+  LaunchShape s;
+  s.grid.x = unsigned(std::min(a.tiles / 2, std::max(1, known->second) * device_of(ctx).sms()));
+  s.block = dim3(unsigned(32 * warps)), s.smem = one.smem, s.name = layout_infos[layout].name, s.shape = shape, s.bytes = bytes;
+  launch(ctx, one.kernel, s, a);
+  return true;
+}
+
 void launch_mv(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std::string& shape) {
+  if (launch_one(ctx, a, layout, bytes, shape)) return;
   const int nc = a.groups || (!a.ids && a.cols > 4) ? 2 : 1;
   // Two tiles at a time save loads of activations; where there are enough of them to go round.
   const int wanted = a.tiles >= 2 * device_of(ctx).sms() ? 2 : 1;
@@ -55,6 +82,7 @@ void launch_mv(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std
   LaunchShape s;
   const int items = std::max(a.tiles / c.entry.tiles, a.n_rows ? device_of(ctx).sms() : 1);
   s.grid.x = unsigned(std::min(items, c.resident));
+  a.full = full_items(a.tiles, int(s.grid.x));
   s.grid.y = unsigned(a.ids ? std::clamp(c.resident / int(s.grid.x), 1, groups) : groups);
   s.block = dim3(unsigned(32 * warps));
   s.smem = c.entry.smem[warps / 8], s.cols = a.ids ? a.entries : a.cols;

@@ -1,15 +1,18 @@
 // y = W a for up to 8 columns at a time: decode, small batches, experts.
 //
 // Shapes   W: row tiles of units (layout.h)     a: q8_32 in B-register order (act_layout.h)     y: (columns, ldy) f32
-// Work     an item is T row tiles for one group of up to 8 columns.  A block of 4 or 8 warps takes item after item; warp s sums slab s of
-// K,
+// Work     an item is up to T row tiles for one group of up to 8 columns.  A block of 4 or 8 warps takes item after item; warp s sums slab
+// s of K,
 //          so that weights stream through the block: every warp keeps a ring of units arriving by cp.async, across item boundaries.
-//          T = 2 shares the activation registers between two tiles; T = 1 spreads matrices of few rows over more blocks.
+//          T = 2 shares the activation registers between two tiles; T = 1 spreads matrices of few rows over more blocks, and the last items
+//          of a large one, so that a few blocks need not do whole items alone.
 // Sums     a warp leaves its slab's part of an item in shared memory and goes on; the parts are added while the next item is multiplied, so
 //          no warp waits for another.
 // Order    per slab in order of K; slabs in order.  Depends on K alone: the same column gives the same bits in any launch.
 // Early    the rings fill before the predecessor has finished (weights never change); activations are read after early_wait().
 #pragma once
+#include <type_traits>
+
 #include "kernel/cuda/act_layout.h"
 #include "kernel/cuda/float_rows.cuh"
 #include "kernel/cuda/ring.cuh"
@@ -45,7 +48,8 @@ struct MvArgs {
   MvProduct p[mv_products];
   RowsProduct rows[mv_rows];  // small matrices with f32 activations, done by the way
   int n, n_rows;
-  int tiles, units, cols;  // tiles: a multiple of T
+  int tiles, units, cols;
+  int full;  // items of two tiles; every tile behind them is an item of its own
   Glu kind;
   // Experts (ids == nullptr: none).  Entry e = column e / k of `ids`; its activation column is e / act_div.
   const i32* ids;
@@ -63,9 +67,21 @@ struct MvShape {
   // Per warp: its ring, the ring's barriers, two buffers of sums.  Per block: one barrier more.
   FEWBIT_FN static constexpr u32 ring_at(int warp) { return u32(warp) * depth * stage; }
   static constexpr size_t smem(int nc, int warps) {
-    return ring_at(warps) + size_t(warps) * (depth * 8 + 2 * 64 * nc * T * sizeof(f32)) + 16;
+    return ring_at(warps) + size_t(warps) * (depth * 8 + 2 * 64 * nc * T * sizeof(f32)) + 16 + 32;
   }
 };
+
+// The first tile of an item.
+template <int T>
+__device__ __forceinline__ int mv_first_tile(const MvArgs& a, int item) {
+  return T == 1 ? item : item < a.full ? 2 * item : a.full + item;
+}
+
+// Brings a line into L1.
+__device__ __forceinline__ void touch(const void* p) {
+  [[maybe_unused]] u32 unused;
+  asm volatile("ld.global.b32 %0, [%1];" : "=r"(unused) : "l"(p));
+}
 
 // Brings the activations of a slab into L1 with one round of loads: otherwise every unit of a block's first item waits for L2.
 template <int NC>
@@ -75,8 +91,7 @@ __device__ __forceinline__ void touch_activations(const u8* act, int units, int 
   for (int i = lane; i < nu * lines; i += 32) {
     const int u = i / lines, l = i - u * lines;
     const int at = NC == 2 ? 128 * l : l < n ? 128 * l : l < 2 * n ? 512 + 128 * (l - n) : act_d_at;
-    u32 unused;
-    asm volatile("ld.global.b32 %0, [%1];" : "=r"(unused) : "l"(block + u * act_block + at));
+    touch(block + u * act_block + at);
   }
 }
 
@@ -108,11 +123,14 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
   };
   auto expert = [&](int group) { return !EXPERTS ? 0 : a.groups ? a.groups[group].expert : a.ids[group]; };
 
+  auto first_tile = [&](int item) { return mv_first_tile<T>(a, item); };
+  auto tiles_of = [&](int item) { return T == 2 && item < a.full ? 2 : 1; };
   // What the ring asks for next: `ask_left` units of an item from ask_from on.
-  int ask_tile = int(blockIdx.x) * T, ask_group = ask_tile < a.tiles ? int(blockIdx.y) : groups, ask_left = 0;
+  int ask_at = int(blockIdx.x), ask_group = first_tile(ask_at) < a.tiles ? int(blockIdx.y) : groups, ask_left = 0;
   const u8* ask_from = nullptr;
   auto ask_item = [&] {
     if (ask_group >= groups) return;
+    const int ask_tile = first_tile(ask_at);
     const MvProduct& p = a.p[product(ask_tile)];
     ask_from = p.w + (EXPERTS ? u64(expert(ask_group)) * p.expert_bytes : 0) + u64(ask_tile - p.tile0) * tile_bytes + u32(u0) * unit_bytes;
     ask_left = nu;
@@ -121,11 +139,11 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
   auto ask = [&](u32 slot) {
     if (ask_group >= groups) return ring.fill_nothing();
     const int n = min(ask_left, stage_units);
-    ring.fill(slot, ask_from, tile_bytes, T, u32(n) * unit_bytes);
+    ring.fill(slot, ask_from, tile_bytes, tiles_of(ask_at), u32(n) * unit_bytes);
     ask_from += u32(n) * unit_bytes;
     if ((ask_left -= n) == 0) {
-      ask_tile += int(gridDim.x) * T;
-      if (ask_tile >= a.tiles) ask_tile = int(blockIdx.x) * T, ask_group += int(gridDim.y);
+      ask_at += int(gridDim.x);
+      if (first_tile(ask_at) >= a.tiles) ask_at = int(blockIdx.x), ask_group += int(gridDim.y);
       ask_item();
     }
   };
@@ -133,37 +151,39 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
 #pragma unroll
     for (int i = 0; i < depth; i++) ask(u32(i));
   }
+  const int first_col = int(blockIdx.y) * 8, n_cols = min(8, a.cols - first_col);  // of this block, when there are no experts
   if constexpr (!EXPERTS) {
+    prefetch_rows(a.rows, a.n_rows, n_cols);
     early_wait();
     touch_activations<NC>(a.p[0].act, a.units, u0, nu, int(blockIdx.y) * 8, a.cols, lane);
-    // Rows go to the last blocks first: they have the fewest items.
-    for (int r = 0, first = 0; r < a.n_rows; first += a.rows[r++].rows) {
-      const int n = a.rows[r].rows;
-      for (int i = int(gridDim.x - 1 - blockIdx.x); i < first + n; i += int(gridDim.x))
-        if (i >= first) row_product(a.rows[r], i - first, int(blockIdx.y) * 8, a.cols, sums);
-    }
   }
 
-  // Adds the slabs' parts of an item in order and writes its outputs.  One warp per (tile, column half, row half); a pair's halves go
-  // together.
-  auto add_up = [&](int tile, int g, int parity) {
+  // The outputs of an item come in sets of 32: (tile, column half, row half).
+  auto row_of = [&](const MvProduct& p, int item, int set) {
+    return (first_tile(item) + set / 2 / NC - p.tile0) * (p.pair ? 8 : 16) + lane / 4 + 8 * (set % 2);
+  };
+  // Where this lane's output of a set goes; nullptr: nowhere.
+  auto target = [&](int item, int g, int set) -> f32* {
     const MvGroup* group = EXPERTS && a.groups ? a.groups + g : nullptr;
     const int first = g * 8, n_cols = group ? group->n : EXPERTS ? 1 : min(8, a.cols - first);
-    const MvProduct& p = a.p[product(tile)];
+    const MvProduct& p = a.p[product(first_tile(item))];
+    const int col_i = t + 4 * (set / 2 % NC), row = row_of(p, item, set);
+    if ((p.pair && set % 2) || col_i >= n_cols || row >= p.rows) return nullptr;
+    return p.y + i64(group ? group->entry[col_i] : EXPERTS ? g : first + col_i) * p.ldy + row;
+  };
+  // Adds the slabs' parts of an item in order and writes its outputs.  A warp takes a set; a pair's row halves go together.
+  auto add_up = [&](int item, int g, int parity) {
+    const MvProduct& p = a.p[product(first_tile(item))];
     const f32* buffer = sums + parity * warps * 64 * NC * T;
 #pragma unroll 1
-    for (int set = warp; set < T * NC * 2; set += warps) {
-      const int h = set % 2, n = set / 2 % NC, i = set / 2 / NC;
-      if (p.pair && h) continue;
-      const int col_i = t + 4 * n, row = (tile + i - p.tile0) * (p.pair ? 8 : 16) + lane / 4 + 8 * h;
-      if (col_i >= n_cols || row >= p.rows) continue;
-      const int col = group ? group->entry[col_i] : EXPERTS ? g : first + col_i;
-      f32* y = p.y + i64(col) * p.ldy + row;
+    for (int set = warp; set < tiles_of(item) * NC * 2; set += warps) {
+      f32* y = target(item, g, set);
+      if (!y) continue;
       const f32 before = p.add ? *y : 0;
       f32 v[2] = {0, 0};
 #pragma unroll 1
       for (int half = 0; half < (p.pair ? 2 : 1); half++) {
-        const f32* from = buffer + ((i * NC + n) * 2 + (p.pair ? half : h)) * 32 + lane;
+        const f32* from = buffer + (p.pair ? set + half : set) * 32 + lane;
         f32 s = 0;
 #pragma unroll 1
         for (int w = 0; w < warps; w += 4, from += 4 * 64 * NC * T)
@@ -171,7 +191,7 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
           for (int k = 0; k < 4; k++) s += from[k * 64 * NC * T];
         s *= p.factor;
         if (p.scale[half]) s *= p.scale[half][expert(g)];
-        if (p.bias[half]) s += p.bias[half][row];
+        if (p.bias[half]) s += p.bias[half][row_of(p, item, set)];
         v[1] = s;
         if (half == 0) v[0] = s;
       }
@@ -180,10 +200,11 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
     }
   };
 
-  int group_at = int(blockIdx.y), tile = int(blockIdx.x) * T, last_tile = 0, last_group = 0, number = 0;
-  if (tile >= a.tiles) group_at = groups;
+  int group_at = int(blockIdx.y), item = int(blockIdx.x), last_item = 0, last_group = 0, number = 0;
+  if (first_tile(item) >= a.tiles) group_at = groups;
   u32 bq0 = 0, bs0[NC] = {};
-  int columns_of = -1;  // the group that bq0 and bs0 belong to
+  [[maybe_unused]] int ahead = 0;  // from this lane's q to its line of the block
+  int columns_of = -1;             // the group that bq0 and bs0 belong to
   for (;;) {
     const bool more = group_at < groups;
     f32 acc[T][NC][2] = {};
@@ -198,20 +219,22 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
         };
         const int mine = column(act_column_of_n(NC == 1 ? lane / 8 * 2 : lane / 4));
         bq0 = u32(act_block_at(a.units, mine, u0)) + u32(4 * act_n_of_column(mine % 8) + t) * 16;
+        ahead = 128 * lane - (4 * act_n_of_column(mine % 8) + t) * 16;
 #pragma unroll
         for (int n = 0; n < NC; n++) {
           const int c = column(t + 4 * n);
           bs0[n] = u32(act_block_at(a.units, c, u0)) + u32(act_d_of(c % 8, 0));
         }
       }
-      const MvProduct& p = a.p[product(tile)];
+      const MvProduct& p = a.p[product(first_tile(item))];
+      if (p.add)  // what the outputs are added to comes into L1 meanwhile
+        for (int set = warp; set < tiles_of(item) * NC * 2; set += warps)
+          if (const f32* y = target(item, group_at, set)) touch(y);
       const u8* bq = p.act + bq0;
       const u8* bs[NC];
 #pragma unroll
       for (int n = 0; n < NC; n++) bs[n] = p.act + bs0[n];
-      for (int left = nu; left > 0;) {
-        const int n_units = min(left, stage_units);
-        ring.wait();
+      auto multiply = [&](auto tiles, int left, int n_units) {
         u32 unit = ring.data();
         for (int u = 0; u < n_units; u++) {
           uint4 b[2];
@@ -220,10 +243,21 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
 #pragma unroll
           for (int n = 0; n < NC; n++) s[n].load(bs[n]), bs[n] += act_block;
           bq += act_block;
+          if constexpr (NC == 2 && !EXPERTS) {  // the next unit's into L1: of a long row they are more than it holds
+            if (lane < 10 && (u + 1 < n_units || left > n_units)) touch(bq + ahead);
+          }
 #pragma unroll
-          for (int i = 0; i < T; i++) unit_dot<C, S, NC>(unit + u32(i * n_units) * unit_bytes, lane, b, s, p.table, p.bf16, acc[i]);
+          for (int i = 0; i < tiles(); i++) unit_dot<C, S, NC>(unit + u32(i * n_units) * unit_bytes, lane, b, s, p.table, p.bf16, acc[i]);
           unit += unit_bytes;
         }
+      };
+      for (int left = nu; left > 0;) {
+        const int n_units = min(left, stage_units);
+        ring.wait();
+        if (T == 1 || tiles_of(item) == T)
+          multiply(std::integral_constant<int, T>(), left, n_units);
+        else
+          multiply(std::integral_constant<int, 1>(), left, n_units);
         left -= n_units;
         __syncwarp();
         ask(ring.slot);
@@ -232,7 +266,7 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
     }
     if (number > 0) {
       barrier_wait(done, u32(number - 1) & 1);
-      add_up(last_tile, last_group, (number - 1) & 1);
+      add_up(last_item, last_group, (number - 1) & 1);
     }
     if (!more) break;
     f32* buffer = sums + (number & 1) * warps * 64 * NC * T;
@@ -244,10 +278,13 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
         for (int h = 0; h < 2; h++) buffer[(((warp * T + i) * NC + n) * 2 + h) * 32 + lane] = acc[i][n][h];
     __syncwarp();
     if (lane == 0) barrier_arrive(done);
-    number++, last_tile = tile, last_group = group_at;
-    tile += int(gridDim.x) * T;
-    if (tile >= a.tiles) tile = int(blockIdx.x) * T, group_at += int(gridDim.y);
+    number++, last_item = item, last_group = group_at;
+    item += int(gridDim.x);
+    if (first_tile(item) >= a.tiles) item = int(blockIdx.x), group_at += int(gridDim.y);
   }
+  if constexpr (!EXPERTS)
+    for_rows(a.rows, a.n_rows, n_cols,
+             [&](const RowsProduct& p, int row, int col) { row_product(p, row, first_col + col, sums + 2 * warps * 64 * NC * T); });
 }
 
 using MvKernel = void (*)(MvArgs);

@@ -1,4 +1,4 @@
-// cuda_check [verify|quick|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
+// cuda_check [verify|quick|decode|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
 #include <cstring>
 
 #include "kernel/ceiling.h"
@@ -92,6 +92,13 @@ int main(int argc, char** argv) {
     check_steps(rig);
     check_sequence(rig, stage == "quick");
     check_matmul(rig, stage == "quick");
+    std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);
+    return rig.failed ? 1 : 0;
+  }
+  if (stage == "decode") {
+    check_decode(rig);
+    check_sequence(rig, true);
+    check_steps(rig);
     std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);
     return rig.failed ? 1 : 0;
   }

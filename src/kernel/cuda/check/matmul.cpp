@@ -171,8 +171,15 @@ void embedding(Rig& rig, Random& random, Type type) {
 
 }  // namespace
 
+void check_decode(Rig& rig) {
+  Random random(12);
+  for (Type type : {Type::PQ2_0, Type::Q1_0})
+    for (i64 cols : {256, 1024, 5120, 17408}) products(rig, random, type, 4304, cols, cols == 1024, {1, 8});
+}
+
 void check_matmul(Rig& rig, bool quick) {
   Random random(11);
+  if (!quick) check_decode(rig);
   for (Type type : types) {
     const i64 block = format_info(type).block;
     products(rig, random, type, 45, block >= 128 ? 3 * block : std::max<i64>(8, 5 * block) / 8 * 8, true, {1, 3, 8});
