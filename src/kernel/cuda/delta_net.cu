@@ -217,6 +217,39 @@ struct Rows {
     }
     return make_float2(out[0], out[1]);
   }
+  // step() with k and q read again instead of held: half the registers, the same operations in the same order.
+  __device__ __forceinline__ float2 lean_step(const f32* q, const f32* k, float2 v, f32 e, f32 beta, f32 kq, int l) {
+    f32 r[held][VEC] = {}, o[held][VEC] = {}, sr[held], so[held];
+#pragma unroll
+    for (int i = 0; i < chunks; i++)
+#pragma unroll
+      for (int x = 0; x < VEC; x++) {
+        const f32 kk = k[(i * 8 + l) * VEC + x], qq = q[(i * 8 + l) * VEC + x];
+#pragma unroll
+        for (int h = 0; h < held; h++) r[h][x] = __fmaf_rn(S[h][i][x], kk, r[h][x]), o[h][x] = __fmaf_rn(S[h][i][x], qq, o[h][x]);
+      }
+#pragma unroll
+    for (int h = 0; h < held; h++) {
+      sr[h] = r[h][0] + r[h][1], so[h] = o[h][0] + o[h][1];
+      if constexpr (VEC == 4) sr[h] += r[h][2] + r[h][3], so[h] += o[h][2] + o[h][3];
+    }
+#pragma unroll
+    for (int m = 4; m; m /= 2)
+#pragma unroll
+      for (int h = 0; h < held; h++) sr[h] += __shfl_xor_sync(~0u, sr[h], m), so[h] += __shfl_xor_sync(~0u, so[h], m);
+    f32 delta[held], out[held];
+#pragma unroll
+    for (int h = 0; h < held; h++) delta[h] = beta * ((h ? v.y : v.x) - e * sr[h]), out[h] = __fmaf_rn(delta[h], kq, e * so[h]);
+#pragma unroll
+    for (int i = 0; i < chunks; i++)
+#pragma unroll
+      for (int x = 0; x < VEC; x++) {
+        const f32 kk = k[(i * 8 + l) * VEC + x];
+#pragma unroll
+        for (int h = 0; h < held; h++) S[h][i][x] = __fmaf_rn(delta[h], kk, e * S[h][i][x]);
+      }
+    return make_float2(out[0], out[1]);
+  }
 };
 
 // The convolution's window after columns c0 .. c1 - 1.  One thread owns a channel.
@@ -337,51 +370,47 @@ __global__ void __launch_bounds__(256) finish_kernel(const __grid_constant__ Arg
   for (int j = 0; j < Head<DIM>::n; j++) out[32 * j] = o.v[j] * factor * d.norm[part + 32 * j] * silu(z.v[j]);
 }
 
-// Everything for up to 8 columns of a sequence: a block per head.
-template <int DIM>
-__global__ void __launch_bounds__(DIM / held * 8) few_kernel(const __grid_constant__ Args a) {
+// Everything for up to 8 columns of a sequence: a block per head.  State and window are of an earlier step, and a step begins with an
+// upload that nothing overtakes: they are read while the predecessor still runs.
+template <int DIM, int TAPS>
+__global__ void __launch_bounds__(DIM / held * 8, 2) few_kernel(const __grid_constant__ Args a) {
   constexpr int threads = DIM / held * 8, warps = threads / 32, head_warps = DIM < 32 ? 1 : DIM / 32;
-  __shared__ __align__(16) f32 q[few_columns][DIM], k[few_columns][DIM], v[few_columns][DIM], o[few_columns][DIM];
+  constexpr int at_once = threads / DIM, passes = few_columns / at_once;         // columns of the last step
+  __shared__ __align__(16) f32 heads[3][few_columns][DIM], o[few_columns][DIM];  // q, k, v
   __shared__ f32 gate[few_columns][3], partial[few_columns][warps];
   __shared__ bool is_last;
   early_launch();
   const DeltaNetArgs& d = a.d;
   const int h = int(blockIdx.x), s = int(blockIdx.y), tid = int(threadIdx.x), l = tid % 8, row = tid / 8 * held;
   const int c0 = a.first[s], n_cols = a.first[s + 1] - c0;
+  if (n_cols == 0) return early_wait();
   const i64 slot = a.slot[s];
-  const int rep = d.v_heads / d.k_heads, kh = d.tiled ? h % d.k_heads : h / rep;
+  const int rep = d.v_heads / d.k_heads, kh = d.tiled ? h % d.k_heads : h / rep, pad = TAPS == 4 ? 0 : TAPS - d.conv;
   f32* state = d.state + ((slot * d.v_heads + h) * DIM + row) * DIM;
-  prefetch_rows<DIM>(state, l);
+  Rows<DIM> rows;
+  rows.load(state, l);
   // Thread -> channel of q, k or v; one thread has the gates.
   const int which = tid / DIM, i = tid % DIM, channel = (which == 0 ? kh : which == 1 ? d.k_heads + kh : 2 * d.k_heads + h) * DIM + i;
   const bool convolves = which < 3;
-  f32 w[8] = {};
+  f32* kept = d.conv_state + slot * (d.conv - 1) * a.channels + channel;
+  f32 w[TAPS] = {}, window[TAPS - 1] = {};
   if (convolves) {
 #pragma unroll
-    for (int j = 0; j < 8; j++)
-      if (j < d.conv) w[j] = d.conv_w[i64(channel) * d.conv + j];
-    if (i % 32 == 0)
-      for (int j = 0; j < d.conv - 1; j++) prefetch(d.conv_state + (slot * (d.conv - 1) + j) * a.channels + channel);
+    for (int t = 0; t < TAPS; t++)
+      if (t >= pad) w[t] = d.conv_w[i64(channel) * d.conv + t - pad];
+#pragma unroll
+    for (int t = 0; t < TAPS - 1; t++)
+      if (t >= pad) window[t] = kept[i64(t - pad) * a.channels];
   }
-  const f32 dt = d.dt[h], decay = d.a[h];
+  const f32 dt = d.dt[h], decay = d.a[h], norm = d.norm[i];
   early_wait();
-  if (n_cols == 0) return;
-  Rows<DIM> rows;
-  rows.load(state, l);
-  f32 y[few_columns] = {};
+  f32 x[few_columns], z[passes];
 #pragma unroll
-  for (int n = 0; n < few_columns; n++) {
-    if (n >= n_cols) break;
-    if (convolves) {
+  for (int n = 0; n < few_columns; n++) x[n] = convolves && n < n_cols ? d.qkv[i64(c0 + n) * d.ldqkv + channel] : 0;
 #pragma unroll
-      for (int j = 0; j < 8; j++)
-        if (j < d.conv) y[n] = __fmaf_rn(w[j], input_at(a, c0, slot, n - (d.conv - 1) + j, channel), y[n]);
-      y[n] = silu(y[n]);
-    }
-    f32 square = y[n] * y[n];  // the sum over a head: a tree over 32 lanes, then the warps in order
-    for (int m = min(DIM, 32) / 2; m; m /= 2) square += __shfl_xor_sync(~0u, square, m);
-    if (DIM > 32 && tid % 32 == 0) partial[n][tid / 32] = square;
-    if (DIM <= 32) y[n] = which < 2 ? y[n] / fmaxf(sqrtf(square), d.eps) : y[n];
+  for (int p = 0; p < passes; p++) {
+    const int n = p * at_once + tid / DIM;
+    z[p] = n < n_cols ? d.z[(c0 + n) * d.ldz + h * DIM + i] : 0;
   }
   if (tid >= 3 * DIM && tid - 3 * DIM < n_cols) {
     const int n = tid - 3 * DIM, c = c0 + n;
@@ -389,36 +418,43 @@ __global__ void __launch_bounds__(DIM / held * 8) few_kernel(const __grid_consta
     gate[n][0] = expf(decay * (x > 20.0f ? x : log1pf(expf(x))));
     gate[n][1] = sigmoid(d.beta[c * d.ldab + h]);
   }
-  __syncthreads();
 #pragma unroll
   for (int n = 0; n < few_columns; n++) {
     if (n >= n_cols) break;
-    if (DIM > 32 && which < 2) {
+    f32 y = 0;
+#pragma unroll
+    for (int t = 0; t < TAPS - 1; t++) y = __fmaf_rn(w[t], window[t], y);
+    y = silu(__fmaf_rn(w[TAPS - 1], x[n], y));
+#pragma unroll
+    for (int t = 0; t < TAPS - 2; t++) window[t] = window[t + 1];
+    window[TAPS - 2] = x[n];
+    f32 square = y * y;  // the sum over a head: a tree over 32 lanes, then the warps in order
+    for (int m = min(DIM, 32) / 2; m; m /= 2) square += __shfl_xor_sync(~0u, square, m);
+    if (DIM > 32 && tid % 32 == 0) partial[n][tid / 32] = square;
+    if (DIM <= 32 && which < 2) y /= fmaxf(sqrtf(square), d.eps);
+    if (convolves) heads[which][n][i] = y;
+  }
+  __syncthreads();
+  // The last of the blocks that share a K head moves its window: by now this one has read it.
+  u32 arrived = 0;
+  u32* counter = a.counters + s * d.k_heads + kh;
+  if (tid == 0) arrived = atomicAdd(counter, 1u);
+#pragma unroll 1
+  for (int n = 0; n < n_cols && which < 2; n++) {
+    f32 y = heads[which][n][i];
+    if (DIM > 32) {
       f32 square = 0;
 #pragma unroll
       for (int x = 0; x < head_warps; x++) square += partial[n][which * head_warps + x];
-      y[n] /= fmaxf(sqrtf(square), d.eps);
+      y /= fmaxf(sqrtf(square), d.eps);
     }
-    if (which == 0) y[n] /= sqrtf(f32(DIM));
-    if (which == 0)
-      q[n][i] = y[n];
-    else if (which == 1)
-      k[n][i] = y[n];
-    else if (which == 2)
-      v[n][i] = y[n];
+    if (which == 0) y /= sqrtf(f32(DIM));
+    heads[which][n][i] = y;
   }
   __syncthreads();
-  if (tid == 0) {  // the last of the blocks that share a K head moves its window: by now all have read it
-    u32* counter = a.counters + s * d.k_heads + kh;
-    __threadfence();
-    is_last = atomicAdd(counter, 1u) == u32(rep - 1);
-    if (is_last) *counter = 0;
-    __threadfence();
-  }
-#pragma unroll
-  for (int n = 0; n < few_columns; n++) {
-    if (n >= n_cols) break;
-    f32 kq = which == 1 ? y[n] * q[n][i] : 0;
+#pragma unroll 1
+  for (int n = 0; n < n_cols; n++) {
+    f32 kq = which == 1 ? heads[1][n][i] * heads[0][n][i] : 0;
     for (int m = min(DIM, 32) / 2; m; m /= 2) kq += __shfl_xor_sync(~0u, kq, m);
     if (which == 1 && i % 32 == 0) partial[n][i / 32] = kq;
   }
@@ -428,37 +464,44 @@ __global__ void __launch_bounds__(DIM / held * 8) few_kernel(const __grid_consta
     f32 kq = 0;
 #pragma unroll
     for (int x = 0; x < head_warps; x++) kq += partial[n][x];
-    const float2 out =
-        rows.step(q[n], k[n], *reinterpret_cast<const float2*>(&v[n][row]), gate[n][0], gate[n][1], DIM > 32 ? kq : partial[n][0], l);
+    const float2 out = rows.lean_step(heads[0][n], heads[1][n], *reinterpret_cast<const float2*>(&heads[2][n][row]), gate[n][0], gate[n][1],
+                                      DIM > 32 ? kq : partial[n][0], l);
     if (l == 0) *reinterpret_cast<float2*>(&o[n][row]) = out;
   }
   rows.store(state, l);
+  if (tid == 0) {
+    is_last = arrived == u32(rep - 1);
+    if (is_last) *counter = 0;
+  }
   __syncthreads();
   // The norm over a head: again a tree and the warps in order.
-  constexpr int at_once = threads / DIM;  // columns
 #pragma unroll
-  for (int n0 = 0; n0 < few_columns; n0 += at_once) {
-    const int n = n0 + tid / DIM;
+  for (int p = 0; p < passes; p++) {
+    const int n = p * at_once + tid / DIM;
     f32 square = n < n_cols ? o[n][i] * o[n][i] : 0;
     for (int m = min(DIM, 32) / 2; m; m /= 2) square += __shfl_xor_sync(~0u, square, m);
     if (n < few_columns && i % 32 == 0) partial[n][i / 32] = square;
     if (DIM < 32 && n < few_columns && i == 0) partial[n][0] = square;
-    if (n0 + at_once >= n_cols) break;
+    if ((p + 1) * at_once >= n_cols) break;
   }
   __syncthreads();
 #pragma unroll
-  for (int n0 = 0; n0 < few_columns; n0 += at_once) {
-    const int n = n0 + tid / DIM, c = c0 + n;
+  for (int p = 0; p < passes; p++) {
+    const int n = p * at_once + tid / DIM, c = c0 + n;
     if (n < n_cols) {
       f32 square = 0;
 #pragma unroll
       for (int x = 0; x < head_warps; x++) square += partial[n][x];
       const f32 factor = 1.0f / sqrtf((DIM > 32 ? square : partial[n][0]) / f32(DIM) + d.eps);
-      d.out[(i64(c) * d.v_heads + h) * DIM + i] = o[n][i] * factor * d.norm[i] * silu(d.z[c * d.ldz + h * DIM + i]);
+      d.out[(i64(c) * d.v_heads + h) * DIM + i] = o[n][i] * factor * norm * silu(z[p]);
     }
-    if (n0 + at_once >= n_cols) break;
+    if ((p + 1) * at_once >= n_cols) break;
   }
-  if (which == 2 || (is_last && which < 2)) move_window(a, c0, c0 + n_cols, slot, channel);
+  if (which == 2 || (is_last && which < 2)) {
+#pragma unroll
+    for (int t = 0; t < TAPS - 1; t++)
+      if (t >= pad) kept[i64(t - pad) * a.channels] = window[t];
+  }
 }
 
 template <int DIM>
@@ -469,7 +512,7 @@ void run(Ctx& ctx, const Batch& batch, const Args& a) {
   const u64 state = u64(batch.seqs) * u64(d.v_heads) * u64(d.dim) * u64(d.dim) * 8;
   if (batch.max_seq_cols <= few_columns && batch.seqs * d.k_heads <= counter_count) {
     s.grid = dim3(unsigned(d.v_heads), unsigned(batch.seqs)), s.block = dim3(DIM / held * 8), s.name = "delta_net.few", s.bytes = state;
-    return launch(ctx, few_kernel<DIM>, s, a);
+    return launch(ctx, d.conv == 4 ? few_kernel<DIM, 4> : few_kernel<DIM, 8>, s, a);
   }
   s.grid = dim3(unsigned(d.k_heads + d.v_heads + 7) / 8, unsigned(batch.cols + convolve_columns - 1) / convolve_columns),
   s.block = dim3(256), s.name = "delta_net.convolve";
@@ -519,7 +562,9 @@ u64 delta_net_scratch_bytes(int max_cols, int max_n) { return u64(max_cols) * u6
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 16 K and 48 V heads of 128: 1 column 7.5 us, 8 sequences 25.4, 8 columns 18.3, 512: 260.
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 16 K and 48 V heads of 128: 1 column 5.6 us, 8 sequences 20.8, 8 columns 15.9, 512: 260.
+// tried: the state read after the predecessor, 96 registers a thread | 7.5 / 25.4 / 18.3 us
+// tried: the state of the next wave's blocks prefetched into L2 | 8 sequences 23.0 us against 20.8
 // tried: a cluster of 4 blocks per head for few columns | 9.3 / 38.8 / 23.7 us
 // tried: slices of 32 rows, 8 lanes per row | 549 us at 512 columns against 454, both with early launch
 // tried: early launch at 512 columns | 454 us against 260 | blocks that wait take room from those that run
