@@ -90,18 +90,26 @@ __device__ void prepare_head(const Args& a, int c, int kind, int h, f32* work, f
   const f32* norm = kind == 0 ? at.q_norm : kind == 1 ? at.k_norm : nullptr;
   const int half = at.n_rot / 2;
   const bool rotates = kind < 2 && at.rope;
-  f32 x[max_head_dim / 32], w[max_head_dim / 32], cs[max_head_dim / 32][2];  // every load at once
+  f32 x[max_head_dim / 32], w[max_head_dim / 32];  // every load at once, without branches
+  float2 cs[max_head_dim / 32];
+  const f32* weights = norm ? norm : from;
   f32 s = 0;
 #pragma unroll
   for (int j = 0; j < max_head_dim / 32; j++) {
-    const int i = lane + 32 * j;
-    x[j] = i < hd ? from[i] : 0, w[j] = norm && i < hd ? norm[i] : 1;
-    cs[j][0] = 1, cs[j][1] = 0;
-    if (rotates && i < at.n_rot) {
-      const float2 f = *reinterpret_cast<const float2*>(at.rope + (i64(position) * half + (at.neox ? i % half : i / 2)) * 2);
-      cs[j][0] = f.x, cs[j][1] = f.y;
+    const int i = min(lane + 32 * j, hd - 1);
+    x[j] = from[i], w[j] = weights[i];
+  }
+  if (rotates) {
+    const float2* table = reinterpret_cast<const float2*>(at.rope) + i64(position) * half;
+#pragma unroll
+    for (int j = 0; j < max_head_dim / 32; j++) {
+      const int i = min(lane + 32 * j, at.n_rot - 1);
+      cs[j] = table[at.neox ? (i < half ? i : i - half) : i / 2];
     }
   }
+#pragma unroll
+  for (int j = 0; j < max_head_dim / 32; j++)
+    if (lane + 32 * j >= hd) x[j] = 0;
 #pragma unroll
   for (int j = 0; j < max_head_dim / 32; j++) s = __fmaf_rn(x[j], x[j], s);
   const f32 factor = norm ? 1.0f / sqrtf(warp_sum(s) / f32(hd) + at.eps) : 1;
@@ -119,7 +127,7 @@ __device__ void prepare_head(const Args& a, int c, int kind, int h, f32* work, f
     if (rotates && i < at.n_rot) {
       const bool second = at.neox ? i >= half : i % 2;
       const f32 other = work[at.neox ? (second ? i - half : i + half) : i ^ 1];
-      v = second ? other * cs[j][1] + v * cs[j][0] : v * cs[j][0] - other * cs[j][1];
+      v = second ? other * cs[j].y + v * cs[j].x : v * cs[j].x - other * cs[j].y;
     }
     if (i < hd) to[i] = v;
   }
@@ -385,9 +393,9 @@ __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args
     }
   }
   if (a.fused && all > 1) {
-    __threadfence();
     __syncthreads();
     if (tid == 0) {
+      __threadfence();
       u32* counter = a.counters + (i64(c) * gridDim.y + blockIdx.y);
       is_last = atomicAdd(counter, 1u) == u32(all - 1);
       if (is_last) *counter = 0;
@@ -395,15 +403,32 @@ __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args
     }
     __syncthreads();
     if (!is_last) return;
-    for (int e = tid; e < rows * width; e += 256) {
-      const int r = e / width, d = e % width;
-      if (d >= hd) continue;
-      const f32* from = a.part + (i64(c) * at.n_q + h0 + r) * a.splits * (hd + 2);
-      f32 o = 0, t = -INFINITY, l = 0;
-#pragma unroll 4
-      for (int s = 0; s < all; s++)
-        fold(t, l, o, __ldcg(from + s * (hd + 2)), __ldcg(from + s * (hd + 2) + 1), __ldcg(from + s * (hd + 2) + 2 + d));
-      write_out(a, c, h0 + r, d, o / l);
+    // Every thread's numbers at once, split after split.
+    constexpr int mine = max_rows * width / 256;
+    f32 o[mine] = {}, t[mine], l[mine] = {}, gate[mine];
+#pragma unroll
+    for (int i = 0; i < mine; i++) {
+      const int e = tid + 256 * i, r = e / width, d = e % width;
+      t[i] = -INFINITY, gate[i] = 0;
+      if (r < rows && d < hd && at.gated) gate[i] = at.q[c * at.ldq + i64(h0 + r) * at.q_stride + hd + d];
+    }
+#pragma unroll 2
+    for (int s = 0; s < all; s++) {
+#pragma unroll
+      for (int i = 0; i < mine; i++) {
+        const int e = tid + 256 * i, r = e / width, d = e % width;
+        if (r >= rows || d >= hd) continue;
+        const f32* from = a.part + ((i64(c) * at.n_q + h0 + r) * a.splits + s) * (hd + 2);
+        fold(t[i], l[i], o[i], __ldcg(from), __ldcg(from + 1), __ldcg(from + 2 + d));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < mine; i++) {
+      const int e = tid + 256 * i, r = e / width, d = e % width;
+      if (r >= rows || d >= hd) continue;
+      f32 v = o[i] / l[i];
+      if (at.gated) v *= sigmoid(gate[i]);
+      at.out[(i64(c) * at.n_q + h0 + r) * hd + d] = v;
     }
   }
 }
@@ -588,7 +613,7 @@ u64 attention_scratch_bytes(int max_cols, int n_q_heads, int head_dim, int max_c
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 24 and 4 heads of 256, f16: 1 column at depth 64 / 1024 / 8192: 15.4 / 15.9 / 58 us;
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 24 and 4 heads of 256, f16: 1 column at depth 64 / 1024 / 8192: 14.7 / 16.0 / 56 us;
 // 512 columns at depth 64 / 1024: 299 / 969 us.
 // tried: a block of 8 warps per column, splits in order | 726 / 2465 us at 512 columns
 // tried: the cache's type known at run time only | 18.1 / 17.1 / 87 us; 610 / 2116 us | branches keep the loads of rows apart

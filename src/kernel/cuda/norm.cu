@@ -85,7 +85,7 @@ __device__ __forceinline__ float4 load4(const f32* x, int i, int n, bool aligned
 }
 
 __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
-  __shared__ float4 exchange[1024];
+  extern __shared__ float4 exchange[];  // one per thread
   __shared__ f32 partial[64];
   early_launch();
   const NormOut& out = a.outs[blockIdx.z];
@@ -106,10 +106,22 @@ __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
   f32 factor = 1;
   if (a.w) {
     f32 s = 0;
-#pragma unroll 8
-    for (int i = int(threadIdx.x) * 4; i < a.n; i += int(blockDim.x) * 4) {
-      const float4 v = load4(x, i, a.n, a.aligned);
+    auto add = [&](float4 v) {
       s = __fmaf_rn(v.x, v.x, s), s = __fmaf_rn(v.y, v.y, s), s = __fmaf_rn(v.z, v.z, s), s = __fmaf_rn(v.w, v.w, s);
+    };
+    const int step = int(blockDim.x) * 4;
+    int i = int(threadIdx.x) * 4;
+    if (a.aligned) {  // five loads at once, without branches; beyond the last: zeros
+      constexpr int at_once = 5;
+      for (; i < a.n; i += at_once * step) {
+        float4 v[at_once];
+#pragma unroll
+        for (int k = 0; k < at_once; k++) v[k] = *reinterpret_cast<const float4*>(x + min(i + k * step, a.n - 4));
+#pragma unroll
+        for (int k = 0; k < at_once; k++) add(i + k * step < a.n ? v[k] : make_float4(0, 0, 0, 0));
+      }
+    } else {
+      for (; i < a.n; i += step) add(load4(x, i, a.n, false));
     }
     factor = 1.0f / sqrtf(block_sum(s, partial) / f32(a.n) + a.eps);
   }
@@ -174,7 +186,7 @@ void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 ep
     }
     LaunchShape s;
     s.grid = dim3(unsigned((act_units(n) * 128 + 4 * threads - 1) / (4 * threads)), unsigned(cols), unsigned(a.n_outs));
-    s.block = dim3(unsigned(threads));
+    s.block = dim3(unsigned(threads)), s.smem = size_t(threads) * sizeof(float4);
     s.cols = cols, s.name = w ? "norm" : "act";
     s.shape = ctx.launches ? std::to_string(n) + "x" + std::to_string(cols) : std::string();
     launch(ctx, norm_kernel, s, a);
@@ -197,3 +209,7 @@ u64 act_bytes(ActLayout layout, int n, int cols) {
 }
 
 }  // namespace fewbit::kernel::cuda
+
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), one column: 5120 numbers with the sum of squares 2.65 us, 17408 without it 1.9.  Inside a
+// token both take 3.3 us: the next product's weights fill the same queues.
+// tried: the row's loads guarded one by one | 2.94 us | the compiler keeps two in flight
