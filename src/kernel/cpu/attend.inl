@@ -168,6 +168,16 @@ static inline void row_tiles(int rows, F f) {
   }
 }
 
+// Asks for the 16 rows two blocks ahead, of these rows or, at their end, of those that come next: the runs of a cache are too short for
+// the processor's own prefetching.
+static inline void fetch_ahead(const u8* const* rows, int block, int blocks, const u8* const* next, i64 row_bytes, i64 next_bytes) {
+  block += 2;
+  const u8* p = block < blocks ? rows[block] : next ? next[block - blocks] : nullptr;
+  if (!p) return;
+  for (i64 i = 0; i < 16 * (block < blocks ? row_bytes : next_bytes); i += 64) __builtin_prefetch(p + i);
+  asm volatile("");  // GCC 12 takes a function that only prefetches for one without effect, and drops its calls
+}
+
 // 16 rows as floats, or their block scales.
 template <class T>
 static inline void to_floats(const u8* rows, i64 row_bytes, int hd, f32* to) {
@@ -179,14 +189,15 @@ static inline void to_floats(const u8* rows, i64 row_bytes, int hd, f32* to) {
 }
 
 template <class K>
-static void scores_of(const AttendTile& a) {
+static void scores_of(const AttendTile& a, i64 v_bytes) {
   const i64 row_bytes = K::bytes(a.head_dim);
-  const int most = a.valid[a.rows - 1];
+  const int most = a.valid[a.rows - 1], blocks = int(div_up(most, 16));
   f32 scale[16 * max_head_dim / 32];
   for (int b = 0; b < most; b += 16) {
     int first = 0;
     while (a.valid[first] <= b) first++;
     const u8* k = a.k[b / 16];
+    fetch_ahead(a.k, b / 16, blocks, blocks > 1 ? a.v : nullptr, row_bytes, v_bytes);
     auto rows = [&]<class T>(const u8* from, i64 bytes) {
       row_tiles(a.rows - first, [&]<int R>(int r) {
         score_16<T, R>(a.q + i64(first + r) * a.head_dim, a.head_dim, from, bytes, scale, a.scores + i64(first + r) * split + b);
@@ -203,7 +214,7 @@ static void scores_of(const AttendTile& a) {
 }
 
 template <class V>
-static void weigh(const AttendTile& a) {
+static void weigh(const AttendTile& a, i64 k_bytes) {
   const i64 row_bytes = V::bytes(a.head_dim), float_bytes = Kv<Type::F32>::bytes(a.head_dim);
   const int most = a.valid[a.rows - 1];
   f32 scale[value_run * max_head_dim / 32];
@@ -214,6 +225,7 @@ static void weigh(const AttendTile& a) {
     while (full < a.rows && a.valid[full] < b + value_run) full++;
     const u8* v[value_run / 16];
     const int blocks = int(div_up(std::min(most - b, value_run), 16));
+    for (int i = 0; i < blocks; i++) fetch_ahead(a.v, b / 16 + i, int(div_up(most, 16)), a.next, row_bytes, k_bytes);
     for (int i = 0; i < blocks; i++) v[i] = a.v[b / 16 + i];
     auto rows = [&]<class T>(i64 bytes) {
       for (int r = first; r < full; r++) {
@@ -238,18 +250,19 @@ static void weigh(const AttendTile& a) {
 }
 
 static void attend(const AttendTile& a, Type k, Type v) {
+  const i64 k_bytes = i64(row_bytes(k, a.head_dim)), v_bytes = i64(row_bytes(v, a.head_dim));
   switch (k) {
     case Type::F32:
-      scores_of<Kv<Type::F32>>(a);
+      scores_of<Kv<Type::F32>>(a, v_bytes);
       break;
     case Type::F16:
-      scores_of<Kv<Type::F16>>(a);
+      scores_of<Kv<Type::F16>>(a, v_bytes);
       break;
     case Type::Q8_0:
-      scores_of<Kv<Type::Q8_0>>(a);
+      scores_of<Kv<Type::Q8_0>>(a, v_bytes);
       break;
     case Type::Q4_0:
-      scores_of<Kv<Type::Q4_0>>(a);
+      scores_of<Kv<Type::Q4_0>>(a, v_bytes);
       break;
     default:
       FEWBIT_CHECK(false, "K type %u", unsigned(k));
@@ -267,16 +280,16 @@ static void attend(const AttendTile& a, Type k, Type v) {
   }
   switch (v) {
     case Type::F32:
-      weigh<Kv<Type::F32>>(a);
+      weigh<Kv<Type::F32>>(a, k_bytes);
       break;
     case Type::F16:
-      weigh<Kv<Type::F16>>(a);
+      weigh<Kv<Type::F16>>(a, k_bytes);
       break;
     case Type::Q8_0:
-      weigh<Kv<Type::Q8_0>>(a);
+      weigh<Kv<Type::Q8_0>>(a, k_bytes);
       break;
     case Type::Q4_0:
-      weigh<Kv<Type::Q4_0>>(a);
+      weigh<Kv<Type::Q4_0>>(a, k_bytes);
       break;
     default:
       FEWBIT_CHECK(false, "V type %u", unsigned(v));

@@ -64,7 +64,7 @@ struct Job {
 
   // Split `index` of a tile: m, l (rows), acc (rows, hd).  Returns the first row that sees any of it.
   int one_split(const Tile& t, int kv_head, int index, f32* m, f32* l, f32* acc, f32* scores, int* valid) const {
-    const u8 *k[split / 16], *v[split / 16];
+    const u8 *k[split / 16], *v[split / 16], *next[2];
     const int rows = t.cols * group, base = index * split;
     for (int c = 0; c < t.cols; c++) {
       int n = std::clamp(b.pos[t.first + c] + 1 - base, 0, split);
@@ -76,6 +76,8 @@ struct Job {
       k[i / 16] = kv_row(a.cache.k, k_row, t.seq, kv_head, base + i);
       v[i / 16] = kv_row(a.cache.v, v_row, t.seq, kv_head, base + i);
     }
+    const bool more = b.pos[t.first + t.cols - 1] >= base + split + 32;
+    for (int i = 0; more && i < 2; i++) next[i] = kv_row(a.cache.k, k_row, t.seq, kv_head, base + split + 16 * i);
     AttendTile tile;
     tile.q = rows_of(kv_head, t.first) + i64(first) * hd;
     tile.rows = rows - first;
@@ -83,6 +85,7 @@ struct Job {
     tile.valid = valid + first;
     tile.k = k;
     tile.v = v;
+    tile.next = more ? next : nullptr;
     tile.scores = scores;
     tile.floats = local(3, 32 * i64(hd));
     tile.m = m + first;

@@ -21,11 +21,12 @@ struct AttendTile {
   const int* valid = nullptr;    // (rows) positions of this split that the row may see, 0..split; not falling
   const u8* const* k = nullptr;  // (split / 16) address of position 16 i
   const u8* const* v = nullptr;
-  f32* scores = nullptr;  // (rows, split) scratch
-  f32* floats = nullptr;  // (32, head_dim) scratch
-  f32* m = nullptr;       // (rows) out: largest score; rows with valid 0 are left alone
-  f32* l = nullptr;       // (rows) out: sum of exp(score - m)
-  f32* acc = nullptr;     // (rows, head_dim) out: sum of exp(score - m) v
+  const u8* const* next = nullptr;  // addresses of the 32 positions whose keys are read after this split, or null
+  f32* scores = nullptr;            // (rows, split) scratch
+  f32* floats = nullptr;            // (32, head_dim) scratch
+  f32* m = nullptr;                 // (rows) out: largest score; rows with valid 0 are left alone
+  f32* l = nullptr;                 // (rows) out: sum of exp(score - m)
+  f32* acc = nullptr;               // (rows, head_dim) out: sum of exp(score - m) v
 };
 
 // 16 rows of a DeltaNet state through the columns of one sequence, in order.
