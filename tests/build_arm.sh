@@ -16,7 +16,7 @@ flags=(-std=c++20 -O2 -DNDEBUG -Wall -Wextra -Werror -ffp-contract=off -fno-math
 # The slowest first, so that no processor is idle at the end.
 sources=$(ls src/kernel/cpu/r16_neon_*.cpp
           ls src/{base,format,device,kernel}/*.cpp src/format/*/*.cpp src/device/{cpu,cuda}/*.cpp src/kernel/{cpu,exact,layout,ref}/*.cpp \
-             src/kernel/cuda/absent.cpp tests/emulate_verify.cpp | grep -Ev '_(test|fuzz)\.cpp$|r16_|/ab(_product)?\.cpp$')
+             src/kernel/cuda/absent.cpp tests/emulate_verify.cpp | grep -Ev '_(test|fuzz)\.cpp$|r16_|/ab(_product)?\.cpp$|/regex\.cpp$')
 export out
 compile() { "$@" -c -o "$out/$(echo "${!#}" | tr / _).o"; }  # the last argument is the source
 export -f compile

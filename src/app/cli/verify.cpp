@@ -27,10 +27,15 @@ static Json json_row(const kernel::VerifyRow& r) {
 
 static Status verify_command(VerifyCommand& o) {
   if (!o.type.empty()) o.options.type = type_name(parse_type("--type", o.type));
+  Status slow;
   if (!o.pattern.empty()) {
     auto pattern = Regex::parse(o.pattern);
     if (!pattern.ok()) usage("-k: " + pattern.error().what);
-    o.options.kernel = *pattern;
+    o.options.kernel = [pattern = *pattern, &slow](std::string_view name) {
+      auto found = pattern.search(name);
+      if (!found.ok()) slow = found.error();
+      return found.ok() && *found;
+    };
   }
   FEWBIT_TRY(auto device, open_device(o.device, {.threads = o.threads}));
   FEWBIT_TRY(const kernel::Kernels* table, kernel::kernels_for(*device, o.exact ? kernel::Path::exact : kernel::Path::fast));
@@ -45,15 +50,16 @@ static Status verify_command(VerifyCommand& o) {
     fmt::print(
         "| status | op | type | shape | columns | kernel | nmse | max error | |\n| --- | --- | --- | --- | ---: | --- | ---: | ---: | --- "
         "|\n");
-  FEWBIT_TRY(const kernel::VerifyReport report, kernel::verify(*device, *table, o.options, [&](const kernel::VerifyRow& r) {
-               if (o.output == "csv") {
-                 fmt::print("{},{},{},{},{},{},{:.3e},{:.3e},{}\n", r.op, r.type, r.shape, r.columns, r.kernel, status(r.verdict), r.nmse,
-                            r.max_error, r.note);
-               } else if (o.output == "md" && (o.all || o.options.list || r.verdict != kernel::Verdict::ok)) {
-                 fmt::print("| {} | {} | {} | {} | {} | {} | {:.1e} | {:.1e} | {} |\n", status(r.verdict), r.op, r.type, r.shape, r.columns,
-                            r.kernel, r.nmse, r.max_error, r.note);
-               }
-             }));
+  const kernel::VerifyReport report = kernel::verify(*device, *table, o.options, [&](const kernel::VerifyRow& r) {
+    if (o.output == "csv") {
+      fmt::print("{},{},{},{},{},{},{:.3e},{:.3e},{}\n", r.op, r.type, r.shape, r.columns, r.kernel, status(r.verdict), r.nmse, r.max_error,
+                 r.note);
+    } else if (o.output == "md" && (o.all || o.options.list || r.verdict != kernel::Verdict::ok)) {
+      fmt::print("| {} | {} | {} | {} | {} | {} | {:.1e} | {:.1e} | {} |\n", status(r.verdict), r.op, r.type, r.shape, r.columns, r.kernel,
+                 r.nmse, r.max_error, r.note);
+    }
+  });
+  FEWBIT_OK(slow);
   Json counts = Json::object();
   int failed = 0, rows = 0;
   for (const kernel::VerifyCount& c : report.counts) {
