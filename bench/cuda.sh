@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The CUDA backend on a bare machine with a GPU: no compiler, no packages, no network.  JSON lines on standard output.
-#   bench/cuda.sh pack       after `cmake --preset cuda-sm90 && ninja -C build-cuda`: programs and their libraries into build-cuda/pack
+#   bench/cuda.sh pack       after `cmake --preset cuda-sm90 -DFEWBIT_STATIC=ON && ninja -C build-cuda fewbit cuda_check`: the programs, and what
+#                            libraries they need, into build-cuda/pack
 #   bench/cuda.sh verify     every operation against the definition, the same bits at every width
 #   bench/cuda.sh sanitize   compute-sanitizer's memcheck and racecheck over the quick half of it
 #   bench/cuda.sh oracles    logits of the seven oracles, perplexity, greedy tokens equal to the CPU's
