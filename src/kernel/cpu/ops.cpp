@@ -198,8 +198,9 @@ void write_fast(const Act& act, int col, const f32* x) {
       return q8_32(x, act.n, record);
     case ActLayout::token8:
       return quantize_token8(x, act.n, record);
+    case ActLayout::q8_128:
     case ActLayout::q8_256:
-      FEWBIT_CHECK(false, "activation layout q8_256");
+      FEWBIT_CHECK(false, "activation layout %d", int(act.layout));
       return;
   }
 }

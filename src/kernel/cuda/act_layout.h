@@ -1,4 +1,4 @@
-// How an Act of layout q8_32 (or token8) lies on the GPU: in the order of the B registers of mma.m16n8k32.
+// How an Act of layout q8_32 (or q8_128, token8) lies on the GPU: in the order of the B registers of mma.m16n8k32.
 //
 // Columns go in groups of 8, inputs in units of 128; a block of 1280 bytes per (group, unit), stored [group][unit]:
 //
@@ -11,9 +11,10 @@
 //
 // With more than 32 columns an image for the wide kernel (gemm.cuh) follows, per tile of 128 columns and unit, [tile][unit]:
 //
-//   bytes     0 .. 32767   q as f16, two halves of 64 inputs: row = column (128 bytes), 16-byte chunk c at c ^ (column % 8).
+//   bytes     0 .. 32767   q (q8_128: s q) as f16, two halves of 64 inputs: row = column (128 bytes), 16-byte chunk c at c ^ (column % 8).
 //                          Group of 16 inputs: chunk 2 g holds inputs (4t, 4t+2) at 4t, chunk 2 g + 1 inputs (4t+1, 4t+3)
-//   bytes 32768 .. 34815   f32 d[k-step][column]
+//   bytes 32768 .. 34815   f32 d[half of the columns][k-step][column], columns in the order of wgmma's accumulators (act_image_d_of);
+//                          q8_128: 2^e, the same for every k-step
 //   bytes 34816 .. 36863   sums as f16, per column 16 bytes: two per k-step
 #pragma once
 #include "format/portable.h"
@@ -38,6 +39,10 @@ FEWBIT_FN constexpr int act_sum_of(int c, int j) { return act_d_at + 32 * c + 16
 FEWBIT_FN constexpr u64 act_q8_bytes(int n, int cols) { return u64((cols + 7) / 8) * u64(act_units(n)) * act_block; }
 
 inline constexpr int act_image_d_at = 32768, act_image_sums_at = 34816, act_image_sums = 2048, act_image_block = 36864;
+// Offset of d: a lane with columns 8 n + 2 t, 8 n + 2 t + 1 finds those of n and n + 1 (n even) in 16 bytes.
+FEWBIT_FN constexpr int act_image_d_of(int c, int j) {
+  return act_image_d_at + c % 128 / 64 * 1024 + j * 256 + c % 64 / 16 * 64 + c % 8 / 2 * 16 + c / 8 % 2 * 8 + c % 2 * 4;
+}
 FEWBIT_FN constexpr bool act_has_image(int cols) { return cols > 32; }
 FEWBIT_FN constexpr u64 act_image_at(int units, int cols) { return (act_q8_bytes(units * 128, cols) + 1023) / 1024 * 1024; }
 FEWBIT_FN constexpr u64 act_image_block_at(int units, int cols, int col, int unit) {

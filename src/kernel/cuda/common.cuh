@@ -109,8 +109,9 @@ __device__ __forceinline__ f32 block_sum(f32 v, f32* shared) {
   return s;
 }
 
-__device__ __forceinline__ f32 silu(f32 x) { return x / (1.0f + expf(-x)); }
-__device__ __forceinline__ f32 sigmoid(f32 x) { return 1.0f / (1.0f + expf(-x)); }
+// The quick division (2 units in the last place) has no slow path, so no branch; beyond 2^126 it gives 0, as it should here.
+__device__ __forceinline__ f32 silu(f32 x) { return __fdividef(x, 1.0f + expf(-x)); }
+__device__ __forceinline__ f32 sigmoid(f32 x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 __device__ __forceinline__ f32 glu_of(f32 gate, f32 up, Glu kind) {
   if (kind == Glu::silu) return silu(gate) * up;
   const f32 r = fmaxf(gate, 0.0f);

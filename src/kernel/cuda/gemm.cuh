@@ -5,388 +5,388 @@
 //           a sub-block's integer factor can go into the weight: level * sub is an integer up to 2048, exact in f16.  Products and sums
 //           of 32 are integers below 2^24, exact in f32, so every column has the bits that the mat-vec gives (same float order,
 //           matvec.cuh).
-// Tile      128 rows x 128 columns by 2 warpgroups of 64 rows; a stage is one unit (128 inputs).  A warp unpacks the weights of its own 16
-//           rows into registers (the A operand), so they never pass through shared memory unpacked; B comes as an image that the
-//           quantiser wrote (act_layout.h), ready for the 128-byte swizzle.
-// Pipeline  a third warpgroup fetches stages ahead with bulk copies and gives its registers to the others; while one of these promotes a
-//           k-step's sums the other keeps the tensor cores busy.
+// Tile      128 rows x 128 columns by 2 warpgroups of 64 rows.  A stage is one unit (128 inputs).  A warp unpacks the weights of its own 16
+// rows into registers (the A
+//           operand), so they never pass through shared memory unpacked; B comes as an image that the quantiser wrote (act_layout.h),
+//           ready for the 128-byte swizzle.
+// Overlap   a step multiplies 64 of the columns into an accumulator of its own; meanwhile the step before is promoted and the next weights
+//           are unpacked.  A step is a k-step, or, `whole`, a weight's scale block (64 or 128 inputs): activations of layout q8_128 have
+//           scales that are integers times a power of two per 128, the integers are in the image, and such sums (of levels up to 2) are
+//           exact too.
+// Copies    a third warpgroup fetches stages ahead with bulk copies and gives its registers to the others.  Two blocks with neighbouring
+//           rows share every image: each fetches a half for both.
+// Work      a tile's sum over K is cut at slab borders into pieces; each pair of blocks takes an equal run of pieces, so that no wave is
+//           ragged.  A run that ends inside a tile does that tile first, and leaves the totals to the pair with the rest, which does it
+//           last and goes on from them: the order of the slabs stays.
 #pragma once
+#include "kernel/cuda/gemm_unit.cuh"
 #include "kernel/cuda/matvec.cuh"
 
 namespace fewbit::kernel::cuda {
 
 struct GemmArgs {
-  MvProduct p[mv_products];  // tile0: in blocks of 8 tiles
+  MvProduct p[mv_products];  // tile0: in pairs of blocks
   int tiles[mv_products];    // row tiles of each
   int n, units, cols;
+  int across, pairs;  // column tiles; tiles of a pair of blocks (rows and columns)
+  int pieces;         // of each: its slabs, or 1
   Glu kind;
+  u32 half_bias;  // half_bias_bits
+  // Per block, of the tile that it began: totals, and 1 once they are there (0 before and after).
+  float4* parts;
+  u32* flags;
 };
 
-inline constexpr int gemm_workers = 256, gemm_threads = gemm_workers + 128;
+inline constexpr u64 gemm_part_bytes = 128 * 128 * sizeof(f32);  // totals of a tile, at most
 
-template <Code C, Scale S>
+template <Code C, Scale S, bool whole>
 struct GemmShape {
+  static constexpr int groups = 2, halves = 2;  // warpgroups; times 64 columns
+  static constexpr int columns = 64 * halves, tiles = 4 * groups, workers = 128 * groups, threads = workers + 128;
   static constexpr int unit = code_bytes(C) + scale_bytes(S);
-  static constexpr int image = has_min(S) ? act_image_block : act_image_block - act_image_sums;
-  static constexpr int stage = (image + 8 * unit + 1023) / 1024 * 1024;
-  static constexpr int totals = 128 * 128 * 4;
+  // A stage: sums where there are minima (first, as a multiply by zero reaches behind them: what follows must be finite f16), q of inputs
+  // 0..63, of 64..127, scales; then the weights.
+  static constexpr int q = 128 * columns, sums = has_min(S) ? 16 * columns : 0, d = 16 * columns;
+  static constexpr int q_at = sums, d_at = q_at + 2 * q, image = d_at + d;
+  static constexpr int stage = (image + tiles * unit + 1023) / 1024 * 1024;
+  static constexpr int totals = 64 * groups * columns * 4;
   static constexpr int stages = (227 * 1024 - 2048 - totals) / stage > 4 ? 4 : (227 * 1024 - 2048 - totals) / stage;
   static constexpr size_t smem = 1024 + size_t(stages) * stage + totals + 128;
 };
 
+// The run of pieces of a pair of blocks, tile by tile from the last.
+struct GemmRun {
+  int lo, hi, pieces, units, tile, piece0, piece1;
+  __device__ __forceinline__ GemmRun(const GemmArgs& a, int pair, int n_pairs) : pieces(a.pieces), units(a.units) {
+    const int all = a.pairs * pieces;
+    lo = int(i64(all) * pair / n_pairs), hi = int(i64(all) * (pair + 1) / n_pairs);
+    tile = (hi + pieces - 1) / pieces;
+  }
+  __device__ __forceinline__ bool next() {
+    if (--tile < lo / pieces) return false;
+    piece0 = max(lo - tile * pieces, 0), piece1 = min(hi - tile * pieces, pieces);
+    return true;
+  }
+  __device__ __forceinline__ int border(int piece) const { return pieces == 1 ? piece * units : slab_begin(units, piece); }
+};
+
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-__device__ __forceinline__ void shared_store(u32 at, f32 v) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory"); }
-__device__ __forceinline__ u32 h2(f32 x) {
-  const __half2 h = __float2half2_rn(x);
-  return *reinterpret_cast<const u32*>(&h);
+// The compiler would keep what all lanes share in uniform registers and copy it before every use.
+__device__ __forceinline__ u32 in_register(u32 v) { return __shfl_sync(~0u, v, int(threadIdx.x % 32)); }
+template <int workers>
+__device__ __forceinline__ void workers_sync() {
+  asm volatile("bar.sync 1, %0;" ::"n"(workers) : "memory");
 }
-__device__ __forceinline__ u32 hfma2(u32 a, u32 b, u32 c) {
-  u32 d;
-  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-  return d;
-}
-__device__ __forceinline__ u32 hadd2(u32 a, u32 b) {
-  u32 d;
-  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-  return d;
-}
-__device__ __forceinline__ u32 hmul2(u32 a, u32 b) {
-  u32 d;
-  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-  return d;
-}
-// A small integer as two halves.
-__device__ __forceinline__ u32 int_h2(int v) { return h2(f32(v)); }
 
-// ---- weights of a k-step as f16: a[4 f + x'], x' = h: bytes 0 and 2 of row half h; x' = 2 + h: bytes 1 and 3 --------------------------
-
-template <Code C, Scale S>
-__device__ __forceinline__ void half_step(const Codes<C>& codes, const Tables& table, int j, const u32 (&sub)[2][2], const u32 (&shift)[2],
-                                          u32 (&a)[8]) {
-  if constexpr (C == Code::b2) {
-    const u32 w[4] = {codes.w.x, codes.w.y, codes.w.z, codes.w.w};
-    const u32 mask = 0x00030003u << (2 * j);
-    const f32 s = 1.0f / f32(1 << (2 * j));
-#pragma unroll
-    for (int x = 0; x < 4; x++) {
-      const int h = x % 2, f = x / 2;
-      u32 v[2] = {(w[x] & mask) | 0x64006400u, (w[x] >> 8 & mask) | 0x64006400u};  // 1024 + 4^j c
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        if constexpr (S == Scale::k32d) {
-          v[i] = hfma2(hfma2(v[i], h2(8 * s), h2(-8192 * s)), sub[h][0], shift[h]);  // 8 c sub + (sign - 8) sub
-        } else if constexpr (S == Scale::k16m) {
-          v[i] = hmul2(hfma2(v[i], h2(s), h2(-1024 * s)), sub[h][f]);
-        } else {
-          v[i] = hfma2(v[i], h2(s), h2(-1024 * s - 1));
-        }
-        a[4 * f + 2 * i + h] = v[i];
+// The last warpgroup asks for stage after stage: one thread of each warp, a quarter of the copies.
+template <class Shape>
+__device__ __forceinline__ void gemm_fetch(const GemmArgs& a, u32 base, u32 full, u32 empty, int rank, int quarter) {
+  constexpr int tiles = Shape::tiles;
+  const u32 tile_bytes = u32(a.units) * Shape::unit;
+  u32 slot = 0, phase = 1;
+  GemmRun run(a, int(blockIdx.x) / 2, int(gridDim.x) / 2);
+  while (run.next()) {
+    const int rows = run.tile / a.across, columns = run.tile % a.across;
+    int index = 0;
+    while (index + 1 < a.n && rows >= a.p[index + 1].tile0) index++;
+    const MvProduct& p = a.p[index];
+    const int tile = ((rows - p.tile0) * 2 + rank) * tiles, beyond = a.tiles[index] - 1 - tile;
+    const u8* weights = p.w + i64(tile) * tile_bytes;
+    const int first = columns * Shape::columns % 128 / 64;  // half of an image tile
+    const u8* image = p.act + act_image_at(a.units, a.cols) + u64(columns * Shape::columns / 128) * u64(a.units) * act_image_block;
+    for (int u = run.border(run.piece0); u < run.border(run.piece1); u++) {
+      const u32 bar = full + 8 * slot, at = base + slot * Shape::stage;
+      barrier_wait_asleep(empty + 8 * slot, phase);
+      const u8* from = image + u64(u) * act_image_block;
+      if (quarter == 0) {
+        barrier_expect(bar, u32(Shape::image + tiles * Shape::unit));
+        bulk_copy_both(at + u32(Shape::q_at + rank * Shape::q), from + rank * 16384 + first * 8192, Shape::q, bar);
+      } else if (quarter == 1 && rank == 0) {
+        bulk_copy_both(at + Shape::d_at, from + act_image_d_at + first * 1024, Shape::d, bar);
+      } else if (quarter == 1 && Shape::sums > 0) {
+        bulk_copy_both(at, from + act_image_sums_at + first * 1024, Shape::sums, bar);
       }
-    }
-  } else if constexpr (C == Code::q1) {
 #pragma unroll
-    for (int f = 0; f < 2; f++)
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-        const u32 w = h ? codes.w[f] : codes.up[f], mask = (h ? 0x00100010u : 0x00020002u) << j;
-        const f32 s = (h ? 0.125f : 1.0f) / f32(1 << j);
-#pragma unroll
-        for (int i = 0; i < 2; i++) a[4 * f + 2 * i + h] = hfma2(((i ? w >> 8 : w) & mask) | 0x64006400u, h2(s), h2(-1024 * s - 1));
+      for (int k = 0; k < tiles / 4; k++) {
+        const int i = 4 * k + quarter;
+        bulk_copy(at + Shape::image + i * Shape::unit, weights + i64(min(i, beyond)) * tile_bytes + u64(u) * Shape::unit, Shape::unit, bar);
       }
-  } else {
-    u32 r[4];
-    codes.a(j, r, table);
-#pragma unroll
-    for (int x = 0; x < 4; x++) {
-      const int h = x % 2, f = x / 2;
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        u32 v = ((i ? r[x] >> 8 : r[x]) & 0x00ff00ffu) ^ 0x64806480u;  // 1024 + 128 + level
-        v = hadd2(v, h2(-1152));
-        if constexpr (S == Scale::k16 || S == Scale::k32 || S == Scale::k32m) v = hmul2(v, sub[h][S == Scale::k16 ? f : 0]);
-        a[4 * f + 2 * i + h] = v;
-      }
+      if (++slot == Shape::stages) slot = 0, phase ^= 1;
     }
   }
 }
 
-// ---- wgmma ------------------------------------------------------------------------------------------------------------------------------
-
-__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int n>
-__device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory");
-}
-// d (64 x 128) = a (64 x 16, registers) * b (16 x 128, shared) [+ d]
-__device__ __forceinline__ void wgmma128(f32 (&d)[64], u32 a0, u32 a1, u32 a2, u32 a3, u64 desc, int add) {
-  // clang-format off
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-      "{%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(desc), "r"(add));
-  // clang-format on
-}
-__device__ __forceinline__ u64 smem_desc(u32 address, u32 lead, u32 stride, u64 swizzle) {
-  return u64(address >> 4 & 0x3fff) | u64(lead >> 4) << 16 | u64(stride >> 4) << 32 | swizzle << 62;
+// Writes a tile from its totals in shared memory.
+template <class Shape>
+__device__ __forceinline__ void gemm_store(const GemmArgs& a, const MvProduct& p, int tile, int last_tile, int columns, u32 totals, int g,
+                                           int t) {
+  if (tile > last_tile) return;
+  const int row = tile * (p.pair ? 8 : 16) + g;
+  const bool in[2] = {row < p.rows, !p.pair && row + 8 < p.rows};
+  f32 scale[2] = {1, 1}, bias[2] = {};  // of the lane's two sums
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    const int which = p.pair ? h : 0, of = p.pair ? row : row + 8 * h;
+    if (p.scale[which]) scale[h] = p.scale[which][0];
+    if (p.bias[which] && of < p.rows) bias[h] = p.bias[which][of];
+  }
+  f32* y = p.y + i64(columns + 2 * t) * p.ldy + row;
+#pragma unroll 1
+  for (int i0 = 0; i0 < 8 * Shape::halves; i0 += 4, y += 32 * p.ldy) {
+    f32 before[4][4] = {};
+    auto each = [&](auto&& f) {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)  // k = 2 h + e
+          if (columns + 8 * (i0 + i) + 2 * t + k % 2 < a.cols && in[k / 2]) f(i, k, y + (8 * i + k % 2) * p.ldy + k / 2 * 8);
+    };
+    if (p.add) each([&](int i, int k, f32* to) { before[i][k] = *to; });
+    f32 v[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float4 q = shared_f128(totals + u32((i0 + i) * Shape::workers * 16));
+      const f32 qs[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        v[i][k] = qs[k] * p.factor;
+        if (p.scale[p.pair ? k / 2 : 0]) v[i][k] *= scale[k / 2];
+        if (p.bias[p.pair ? k / 2 : 0]) v[i][k] += bias[k / 2];
+      }
+      if (p.pair) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) v[i][e] = glu_of(v[i][e], v[i][2 + e], a.kind);
+      }
+    }
+    each([&](int i, int k, f32* to) { *to = p.add ? before[i][k] + v[i][k] : v[i][k]; });
+  }
 }
 
 #endif
 
-template <Code C, Scale S>
-__global__ void __launch_bounds__(gemm_threads, 1) gemm_kernel(const __grid_constant__ GemmArgs a) {
+template <Code C, Scale S, bool whole>
+__global__ void __launch_bounds__(GemmShape<C, S, whole>::threads, 1) gemm_kernel(const __grid_constant__ GemmArgs a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using Shape = GemmShape<C, S>;
-  constexpr int stages = Shape::stages;
+  using Shape = GemmShape<C, S, whole>;
+  constexpr int stages = Shape::stages, workers = Shape::workers, halves = Shape::halves;
   extern __shared__ u8 raw[];
-  const u32 base = (u32(__cvta_generic_to_shared(raw)) + 1023) & ~1023u,
-            totals = base + stages * Shape::stage;  // totals: [64][workers] f32
-  const u32 full = totals + Shape::totals, empty = full + 8 * stages;
-  const int tid = int(threadIdx.x), lane = tid % 32, warp = tid / 32, g = lane / 4, t = lane % 4;
+  const u32 base = (u32(__cvta_generic_to_shared(raw)) + 1023) & ~1023u, totals_at = base + stages * Shape::stage;
+  const u32 full = totals_at + Shape::totals, empty = full + 8 * stages;
+  const int tid = int(threadIdx.x), lane = tid % 32, warp = tid / 32, g = lane / 4, t = lane % 4, rank = int(blockIdx.x) % 2;
 
   early_launch();
-  int index = 0;
-  while (index + 1 < a.n && int(blockIdx.y) >= a.p[index + 1].tile0) index++;
-  const MvProduct& p = a.p[index];
-  const int tile = (int(blockIdx.y) - p.tile0) * 8, last_tile = a.tiles[index] - 1;
-  const int columns = int(blockIdx.x) * 128;
-  const u8* image = p.act + act_image_at(a.units, a.cols) + u64(blockIdx.x) * u64(a.units) * act_image_block;
   if (tid == 0) {
-    for (int i = 0; i < stages; i++) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, 8);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    for (int i = 0; i < stages; i++) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, 2 * workers / 32);  // warps of both blocks
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
   }
-  __syncthreads();
+  cluster_sync();
   early_wait();
-  if (tid >= gemm_workers) {  // the fetching group
+  if (tid >= workers) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    if (tid == gemm_workers) {
-      const u8* weights = p.w + u64(tile) * u64(a.units) * Shape::unit;
-      const u32 tile_bytes = u32(a.units) * Shape::unit;
-      const int beyond = last_tile - tile;
-      for (int u = 0; u < a.units; u++) {
-        const int s = u % stages;
-        const u32 bar = full + 8 * s, at = base + s * Shape::stage;
-        if (u >= stages) barrier_wait(empty + 8 * s, (u / stages - 1) & 1);
-        barrier_expect(bar, u32(Shape::image + 8 * Shape::unit));
-        bulk_copy(at, image + u64(u) * act_image_block, Shape::image, bar);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-          bulk_copy(at + Shape::image + i * Shape::unit, weights + u64(min(i, beyond)) * tile_bytes + u64(u) * Shape::unit, Shape::unit,
-                    bar);
-      }
-    }
+    const int quarter = __shfl_sync(~0u, warp, 0) - workers / 32;
+    if (elected()) gemm_fetch<Shape>(a, base, full, empty, rank, quarter);
+    __syncwarp();
+    cluster_sync();  // no block leaves while the other copies into it or arrives at its barriers
     return;
   }
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(240));
 
-  f32 slab[64];
-#pragma unroll
-  for (int i = 0; i < 64; i++) slab[i] = 0, shared_store(totals + (i * gemm_workers + tid) * 4, 0);
-  // The border behind the current slab.  With fewer units than slabs some are empty: their borders coincide and count once.
-  int next_slab = 1;
-  while (slab_begin(a.units, next_slab) == 0) next_slab++;
+  constexpr bool each = S == Scale::g32 || S == Scale::g32m;  // a weight scale per k-step
+  constexpr int kinds = has_min(S) ? 2 : 1;                   // 1: minima
+  constexpr int parts = S == Scale::g64 ? 2 : 1;              // scale blocks of a unit
+  constexpr int span = whole ? 4 / parts : 1;                 // k-steps of a step
+  constexpr int steps = 4 * halves * kinds / span;
+  constexpr int held = whole ? 4 : 2;  // k-steps of which the weights lie in registers
+  const u32 bias = in_register(a.half_bias), totals = totals_at + u32(tid) * 16;
+  u32 slot = 0, phase = 0;
+  f32 acc[halves][32], sum[32 * halves], slab[32 * halves];
+  u32 w[held][8], coming[whole ? 4 : 1][8], minima[2][4];
+  UnitScales<S> now, next;
 
-  for (int u = 0; u < a.units; u++) {
-    const int s = u % stages;
-    const u32 at = base + s * Shape::stage;
-    barrier_wait(full + 8 * s, (u / stages) & 1);
-
-    const u32 unit = at + Shape::image + warp * Shape::unit, scales = unit + code_bytes(C);
-    f32 d[2][4] = {}, dm[2][4] = {};  // per row half; g32: per k-step
-    u32 sub[4][2][2] = {}, shift[4][2] = {}, mins[4][2] = {};
-    if constexpr (S == Scale::g128) {
-      const u32 v = shared_u32(scales + 4 * g);
-      d[0][0] = half_of(v, 0), d[1][0] = half_of(v, 1);
-    } else if constexpr (S == Scale::g64) {
-      const uint2 v = shared_u64(scales + 8 * g);
-      d[0][0] = half_of(v.x, 0), d[0][1] = half_of(v.x, 1), d[1][0] = half_of(v.y, 0), d[1][1] = half_of(v.y, 1);
-    } else if constexpr (S == Scale::g32 || S == Scale::g32m) {
+  GemmRun run(a, int(blockIdx.x) / 2, int(gridDim.x) / 2);
+  while (run.next()) {
+    const int rows = run.tile / a.across;
+    int index = 0;
+    while (index + 1 < a.n && rows >= a.p[index + 1].tile0) index++;
+    const MvProduct& p = a.p[index];
+    Tables table;
 #pragma unroll
-      for (int h = 0; h < 2; h++) {
-        uint2 v, m = make_uint2(0, 0);
-        if constexpr (S == Scale::g32) {
-          v = shared_u64(scales + 16 * g + 8 * h);
-        } else {
-          const uint4 q = shared_u128(scales + 32 * g + 16 * h);
-          v = make_uint2(q.x, q.y), m = make_uint2(q.z, q.w);
-        }
+    for (int i = 0; i < 4; i++) table.w[i] = in_register(p.table.w[i] ^ 0x80808080u);  // 128 + level
+    float4* part = a.parts + u64(blockIdx.x) * (gemm_part_bytes / 16) + tid;
+    if (run.piece0 > 0) {  // begun by the pair before
+      part -= 2 * (gemm_part_bytes / 16);
+      u32* flag = a.flags + blockIdx.x - 2;
+      u32 there = 0;
+      do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(there) : "l"(flag) : "memory");
+      while (!there);
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-          const u32 pair = j < 2 ? v.x : v.y;
-          d[h][j] = p.bf16 ? __uint_as_float((pair >> (16 * (j % 2))) << 16) : half_of(pair, j % 2);
-          if constexpr (S == Scale::g32m) {
-            dm[h][j] = half_of(j < 2 ? m.x : m.y, j % 2);
-            mins[j][h] = h2(1);
-          }
-        }
-      }
+      for (int i = 0; i < 8 * halves; i++) shared_store(totals + i * workers * 16, __ldcg(part + i * workers));
+      workers_sync<workers>();
+      if (tid == 0) *flag = 0;
     } else {
-      constexpr bool halves = S == Scale::k16 || S == Scale::k16m;
-      u32 w[2][2], low[2] = {};
-      if constexpr (halves) {
-        const uint4 v = shared_u128(scales + 16 * g);
-        w[0][0] = v.x, w[0][1] = v.y, w[1][0] = v.z, w[1][1] = v.w;
-      } else {
-        const uint2 v = shared_u64(scales + 8 * g);
-        w[0][0] = v.x, w[1][0] = v.y;
-        if constexpr (S == Scale::k32m) {
-          const uint2 m = shared_u64(scales + 64 + 8 * g);
-          low[0] = m.x, low[1] = m.y;
-        }
+#pragma unroll
+      for (int i = 0; i < 8 * halves; i++) shared_store(totals + i * workers * 16, make_float4(0, 0, 0, 0));
+    }
+#pragma unroll
+    for (int i = 0; i < 32 * halves; i++) slab[i] = 0;
+
+    // Step i of a unit: columns 64 (i % halves) .. of k-steps j_of(i) .., products or (with minima) minima; g32m takes them by turns.
+    auto kind_of = [](int i) { return each ? i / halves % kinds : i / halves * span / 4; };
+    auto j_of = [](int i) { return each ? i / halves / kinds : i / halves * span % 4; };
+    // The activations' scales of a step, asked for before its products are waited for.
+    f32 act[16];
+    auto ask = [&](int i, u32 at) {
+      const u32 from = at + Shape::d_at + u32(i % halves * 1024 + j_of(i) * 256 + t * 16);
+#pragma unroll
+      for (int n = 0; n < 4; n++) {
+        const float4 q = shared_f128(from + n * 64);
+        act[4 * n] = q.x, act[4 * n + 1] = q.y, act[4 * n + 2] = q.z, act[4 * n + 3] = q.w;
+      }
+    };
+    auto promote = [&](int i, const UnitScales<S>& scales) {
+      const int half = i % halves, kind = kind_of(i), j = j_of(i);
+      const bool first = whole || j % (4 / parts) == 0, last = whole || j % (4 / parts) == 4 / parts - 1;
+      f32 d[2] = {};
+      if (each || last) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) d[h] = kind ? scales.dmin(h, j) : scales.d(h, j, p.bf16);
       }
 #pragma unroll
-      for (int j = 0; j < 4; j++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-          if constexpr (halves) {
-            const u32 b0 = w[h][j / 2] >> (16 * (j % 2)) & 255, b1 = w[h][j / 2] >> (16 * (j % 2) + 8) & 255;
-            if constexpr (S == Scale::k16m) {
-              sub[j][h][0] = int_h2(int(b0 & 15)), sub[j][h][1] = int_h2(int(b1 & 15));
-              mins[j][h] = permute(int_h2(int(b0 >> 4)), int_h2(int(b1 >> 4)), 0x5410);
-            } else {
-              sub[j][h][0] = int_h2(int(i8(b0))), sub[j][h][1] = int_h2(int(i8(b1)));
-            }
-          } else {
-            const u32 b = w[h][0] >> (8 * j) & 255;
-            if constexpr (S == Scale::k32d) {
-              sub[j][h][0] = int_h2(int(b & 127)), shift[j][h] = int_h2(int(b & 127) * (b & 128 ? -9 : -7));
-            } else if constexpr (S == Scale::k32m) {
-              sub[j][h][0] = int_h2(int(b)), mins[j][h] = int_h2(int(low[h] >> (8 * j) & 255));
-            } else {
-              sub[j][h][0] = int_h2(int(i8(b)));
-            }
-          }
+      for (int in = 0; in < 32; in++) {
+        const int out = 32 * half + in, h = in / 2 % 2;
+        const f32 v = acc[half][in], scale = act[in / 4 * 2 + in % 2];
+        if constexpr (each || whole) {
+          slab[out] = __fmaf_rn(v * scale, d[h], slab[out]);
+        } else {
+          sum[out] = __fmaf_rn(v, scale, first ? 0.0f : sum[out]);
+          if (last) slab[out] = __fmaf_rn(sum[out], d[h], slab[out]);
         }
-      const u32 d_at = scales + (halves || S == Scale::k32m ? 128 : 64);
-      if constexpr (has_min(S)) {
-        const uint2 v = shared_u64(d_at + 8 * g);
-        d[0][0] = half_of(v.x, 0), dm[0][0] = -half_of(v.x, 1), d[1][0] = half_of(v.y, 0), dm[1][0] = -half_of(v.y, 1);
+      }
+    };
+    auto flush = [&] {
+#pragma unroll
+      for (int i = 0; i < 8 * halves; i++) {
+        const u32 to = totals + i * workers * 16;
+        const float4 q = shared_f128(to);
+        shared_store(to, make_float4(q.x + slab[4 * i], q.y + slab[4 * i + 1], q.z + slab[4 * i + 2], q.w + slab[4 * i + 3]));
+        slab[4 * i] = slab[4 * i + 1] = slab[4 * i + 2] = slab[4 * i + 3] = 0;
+      }
+    };
+
+    const int u0 = run.border(run.piece0), u1 = run.border(run.piece1);
+    int slab_end = 1;  // the border behind the current slab; with fewer units than slabs some are empty
+    while (slab_begin(a.units, slab_end) <= u0) slab_end++;
+    // Takes the next unit's scales, codes and first weights.  Straight code: a branch between a multiply and its wait, and the compiler
+    // reuses the registers that the multiply still reads.
+    auto enter = [&] {
+      const u32 unit = base + slot * Shape::stage + Shape::image + warp * Shape::unit;
+      next.load(unit + code_bytes(C), g);
+      const Codes<C> codes(unit, lane);
+      if constexpr (whole) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) code_bits(codes, j, bias, coming[j]);
       } else {
-        const u32 v = shared_u32(d_at + 4 * g);
-        d[0][0] = half_of(v, 0), d[1][0] = half_of(v, 1);
+        half_step<C, S>(codes, table, 0, next, bias, coming[0]);
+      }
+      return codes;
+    };
+    constexpr int enters = whole ? 1 : steps - 1;  // the step during which the next unit is entered
+    barrier_wait(full + 8 * slot, phase);
+    Codes<C> codes = enter();
+    for (int u = u0; u < u1; u++) {
+      const u32 at = base + slot * Shape::stage, here = slot;
+      if (++slot == stages) slot = 0, phase ^= 1;
+      now = next;
+      // Only now do the registers that multiplies read get new values: the compiler gives up overlapping them otherwise.
+#pragma unroll
+      for (int j = 0; j < (whole ? 4 : 1); j++)
+#pragma unroll
+        for (int x = 0; x < 8; x++) {
+          if constexpr (whole)
+            w[j][x] = code_value<C>(j, x, coming[j][x]);
+          else
+            w[j][x] = coming[j][x];
+        }
+#pragma unroll
+      for (int i = 0; i < steps; i++) {
+        const int half = i % halves, j = j_of(i);
+        u32(&min)[4] = minima[j % 2];
+        if (kind_of(i) == 1 && half == 0)
+          min[0] = keep_if(t, j, now.mins(0, j, bias)), min[1] = keep_if(t, j, now.mins(1, j, bias)), min[2] = keep_if(t, -1, 0),
+          min[3] = keep_if(t, -1, 0);
+        if (i == enters && u + 1 < u1) barrier_wait(full + 8 * slot, phase);
+        wgmma_fence();
+        if (kind_of(i) == 0) {
+#pragma unroll
+          for (int f = 0; f < 2 * span; f++) {
+            const int k16 = 2 * j + f;
+            const u32(&a16)[8] = w[k16 / 2 % held];
+            const u64 desc = smem_desc(at, 16, 1024, 1) + u32((Shape::q_at + k16 / 4 * Shape::q + half * 8192 + k16 % 4 * 32) >> 4);
+            wgmma64(acc[half], a16[4 * (f % 2)], a16[4 * (f % 2) + 1], a16[4 * (f % 2) + 2], a16[4 * (f % 2) + 3], desc, f);
+          }
+        } else {  // k position 2 j + f of the sums' tile holds the sum of half f of k-step j
+          const u64 desc = smem_desc(at, 0, 128, 0) + u32((half * 1024) >> 4);
+          wgmma64(acc[half], min[0], min[1], min[2], min[3], desc, 0);
+        }
+        wgmma_commit();
+        if (!whole && half && j < 3 && kind_of(i) == (each ? kinds - 1 : 0))
+          half_step<C, S>(codes, table, j + 1, now, bias, w[(j + 1) % 2]);
+        if (i == enters) codes = enter();  // behind the last unit: of whatever lies there, unused
+        if (i > 0) {
+          ask(i - 1, at);
+          wgmma_wait<1>();
+          promote(i - 1, now);
+        }
+        if (i == steps - 1) {
+          ask(i, at);
+          wgmma_wait<0>();
+          promote(i, now);
+        }
+      }
+      __syncwarp();
+      if (lane < 2) cluster_arrive(empty + 8 * here, u32(lane));
+      if (u + 1 == slab_begin(a.units, slab_end)) {
+        flush();
+        while (slab_begin(a.units, slab_end) == u + 1) slab_end++;
       }
     }
-    const Codes<C> codes(unit, lane);
-    // A step: a k-step's products, or (with minima) its minima.
-    constexpr bool each = S == Scale::g32 || S == Scale::g32m;  // a scale per k-step
-    constexpr int kinds = has_min(S) ? 2 : 1, steps = 4 * kinds, parts = S == Scale::g64 ? 2 : 1;
-    const u32 scale_at = at + act_image_d_at + 8 * t;
-    f32 acc[64], sum[64];
-    u32 w[2][8];
-    half_step<C, S>(codes, p.table, 0, sub[0], shift[0], w[0]);
+    if (run.piece1 < run.pieces) {
 #pragma unroll
-    for (int i = 0; i < steps; i++) {
-      const int kind = each ? i % kinds : i / 4, j = each ? i / kinds : i % 4;  // g32m: a k-step's product, then its minimum
-      wgmma_fence();
-      if (kind == 0) {
-#pragma unroll
-        for (int f = 0; f < 2; f++) {
-          const int k16 = 2 * j + f;
-          const u64 desc = smem_desc(at + (k16 / 4) * 16384 + (k16 % 4) * 32, 16, 1024, 1);
-          wgmma128(acc, w[j % 2][4 * f], w[j % 2][4 * f + 1], w[j % 2][4 * f + 2], w[j % 2][4 * f + 3], desc, f);
-        }
-      } else {  // k position 2 j + f of the sums' tile holds the sum of half f of k-step j
-        wgmma128(acc, t == j ? mins[j][0] : 0, t == j ? mins[j][1] : 0, 0, 0, smem_desc(at + act_image_sums_at, 0, 128, 0), 0);
-      }
-      wgmma_commit();
-      if (j < 3 && (each ? kind == kinds - 1 : kind == 0)) half_step<C, S>(codes, p.table, j + 1, sub[j + 1], shift[j + 1], w[(j + 1) % 2]);
-      wgmma_wait<0>();
-      // sum += acc * activation scale, then into the slab where a scale block ends.
-      const f32(&scale)[2][4] = kind ? dm : d;
-      const bool first = j % (4 / parts) == 0, last = j % (4 / parts) == 4 / parts - 1;
-#pragma unroll
-      for (int n = 0; n < 16; n++) {
-        const uint2 q = shared_u64(scale_at + (j * 128 + 8 * n) * 4);
-        const f32 s0 = __uint_as_float(q.x), s1 = __uint_as_float(q.y);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-          const int k = 4 * n + 2 * h;
-          if constexpr (each) {
-            slab[k] = __fmaf_rn(acc[k] * s0, scale[h][j], slab[k]), slab[k + 1] = __fmaf_rn(acc[k + 1] * s1, scale[h][j], slab[k + 1]);
-          } else {
-            sum[k] = __fmaf_rn(acc[k], s0, first ? 0.0f : sum[k]), sum[k + 1] = __fmaf_rn(acc[k + 1], s1, first ? 0.0f : sum[k + 1]);
-            const f32 block = scale[h][parts == 2 ? j / 2 : 0];
-            if (last) slab[k] = __fmaf_rn(sum[k], block, slab[k]), slab[k + 1] = __fmaf_rn(sum[k + 1], block, slab[k + 1]);
-          }
-        }
-      }
-    }
-    __syncwarp();
-    if (lane == 0) barrier_arrive(empty + 8 * s);
-    if (u + 1 == slab_begin(a.units, next_slab)) {
-      while (next_slab < slab_count(a.units) && slab_begin(a.units, next_slab + 1) == u + 1) next_slab++;
-      next_slab++;
-#pragma unroll
-      for (int i = 0; i < 64; i++) {
-        const u32 to = totals + (i * gemm_workers + tid) * 4;
-        shared_store(to, __uint_as_float(shared_u32(to)) + slab[i]), slab[i] = 0;
-      }
+      for (int i = 0; i < 8 * halves; i++) __stcg(part + i * workers, shared_f128(totals + i * workers * 16));
+      __threadfence();
+      workers_sync<workers>();
+      if (tid == 0) asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(a.flags + blockIdx.x) : "memory");
+    } else {
+      gemm_store<Shape>(a, p, ((rows - p.tile0) * 2 + rank) * Shape::tiles + warp, a.tiles[index] - 1, run.tile % a.across * Shape::columns,
+                        totals, g, t);
     }
   }
-
-  auto finish = [&](f32 v, int row, int which) {
-    v *= p.factor;
-    if (p.scale[which]) v *= p.scale[which][0];
-    if (p.bias[which]) v += p.bias[which][row];
-    return v;
-  };
-  const int row0 = (tile + warp) * (p.pair ? 8 : 16) + g;
-  if (tile + warp > last_tile) return;
-#pragma unroll 1
-  for (int i = 0; i < 16; i++)
-#pragma unroll 1
-    for (int e = 0; e < 2; e++) {
-      const int col = columns + 8 * i + 2 * t + e;
-      if (col >= a.cols) continue;
-      const u32 from = totals + ((4 * i + e) * gemm_workers + tid) * 4;
-      const f32 v0 = __uint_as_float(shared_u32(from)), v1 = __uint_as_float(shared_u32(from + 2 * gemm_workers * 4));
-      f32* y = p.y + i64(col) * p.ldy;
-      if (p.pair) {
-        if (row0 < p.rows) {
-          const f32 v = glu_of(finish(v0, row0, 0), finish(v1, row0, 1), a.kind);
-          y[row0] = p.add ? y[row0] + v : v;
-        }
-      } else {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-          const int row = row0 + 8 * h;
-          if (row >= p.rows) continue;
-          const f32 v = finish(h ? v1 : v0, row, 0);
-          y[row] = p.add ? y[row] + v : v;
-        }
-      }
-    }
+  cluster_sync();
 #endif
 }
 
 struct GemmEntry {
   void (*kernel)(GemmArgs) = nullptr;
   size_t smem = 0;
+  int columns = 0, tiles = 0, threads = 0;  // of a block; tiles of 16 rows
 };
-template <Code C, Scale S>
+template <Code C, Scale S, bool whole = false>
 inline GemmEntry gemm_entry() {
-  return {gemm_kernel<C, S>, GemmShape<C, S>::smem};
+  using Shape = GemmShape<C, S, whole>;
+  return {gemm_kernel<C, S, whole>, Shape::smem, Shape::columns, Shape::tiles, Shape::threads};
 }
 // One function per file of instances; no kernel for layouts of other files, and none for b8.k16 (level * sub needs 12 bits).
-GemmEntry gemm_entry_2(int layout);  // q1, b2
-GemmEntry gemm_entry_4(int layout);  // t3, n4
-GemmEntry gemm_entry_8(int layout);  // b8
+GemmEntry gemm_entry_2(int layout, bool whole);  // q1, b2
+GemmEntry gemm_entry_4(int layout, bool whole);  // t3, n4
+GemmEntry gemm_entry_8(int layout, bool whole);  // b8
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, PQ2_0: 654 us, 279 TOP/s.
-// tried: two products of 64 columns in turn, one promoted while the other multiplies | 660 us | IPC 1.9, tensor pipe 27 % busy
-// tried: no copies into shared memory, for the timing alone | 656 us | so not bound by L2
-// tried: activation scales read before the wait | 660 us
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns: PQ2_0 407 us, 448 TOP/s; IQ2_XS 608 us, 300 TOP/s.
+// Before, a block by itself, 128 columns a step, its multiplies waited for: 654 us whatever the type.  What held it was none of the
+// arithmetic but the fetching thread: 300 cycles a copy, as its addresses were not known to be uniform.
+// tried: two products of 64 columns in turn (C7514: serialised by the compiler) | 660 us
+// tried: 3 warpgroups of 64 rows, 64 columns, for all but `whole` | 747 us against 608 (IQ2_XS) | 519 instructions a unit and warp
+// tried: arriving at the other block's barrier with release at cluster scope | 17 % of the time in memory barriers
+// tried: fetching warps that spin | 461 us against 407

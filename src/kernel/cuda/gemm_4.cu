@@ -2,7 +2,8 @@
 
 namespace fewbit::kernel::cuda {
 
-GemmEntry gemm_entry_4(int layout) {
+GemmEntry gemm_entry_4(int layout, bool whole) {
+  if (whole) return {};
   switch (layout) {
     case layout_t3_k16:
       return gemm_entry<Code::t3, Scale::k16>();

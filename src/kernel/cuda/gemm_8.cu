@@ -2,7 +2,8 @@
 
 namespace fewbit::kernel::cuda {
 
-GemmEntry gemm_entry_8(int layout) {
+GemmEntry gemm_entry_8(int layout, bool whole) {
+  if (whole) return {};
   switch (layout) {
     case layout_b8_g32:
       return gemm_entry<Code::b8, Scale::g32>();

@@ -12,6 +12,11 @@ int wide_choice = 0;
 
 namespace {
 
+// The end of the scratch's room: totals of tiles that two pairs of blocks of the wide kernel share.
+constexpr int max_gemm_pairs = 80;
+constexpr u64 split_bytes = 2 * max_gemm_pairs * gemm_part_bytes;
+u64 split_room(const Ctx& ctx) { return scratch_room(ctx) < split_bytes ? 0 : scratch_room(ctx) - split_bytes; }
+
 bool is_rows(const Weight& w) { return w.layout_id >= layout_rows_f32; }
 
 // The kernel of a layout with the number of its blocks that fit on the device at once.
@@ -90,38 +95,44 @@ void launch_mv(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std
   launch(ctx, c.entry.kernel, s, a);
 }
 
-const GemmEntry& gemm_entry(int layout) {
-  static GemmEntry table[std::size(layout_infos)];
-  static bool known[std::size(layout_infos)] = {};
-  GemmEntry& e = table[layout];
-  if (!known[layout]) {
+const GemmEntry& gemm_entry(int layout, bool whole) {
+  static GemmEntry table[std::size(layout_infos)][2];
+  static bool known[std::size(layout_infos)][2] = {};
+  GemmEntry& e = table[layout][whole];
+  if (!known[layout][whole]) {
     for (auto* f : {gemm_entry_2, gemm_entry_4, gemm_entry_8})
-      if (!e.kernel) e = f(layout);
+      if (!e.kernel) e = f(layout, whole);
     if (e.kernel) allow_smem(e.kernel, e.smem);
-    known[layout] = true;
+    known[layout][whole] = true;
   }
   return e;
 }
 
 // The wide kernel where it is there and faster than the mat-vec by eights (times in us, fitted on an H200).  Both give the same bits.
-bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, u64 bytes, const std::string& shape) {
+bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, ActLayout act, u64 bytes, const std::string& shape) {
   if (!act_has_image(m.cols) || device_of(ctx).arch() != 90) return false;
-  const GemmEntry& e = gemm_entry(layout);
+  const GemmEntry& e = gemm_entry(layout, act == ActLayout::q8_128);
   if (!e.kernel || wide_choice < 0) return false;
   GemmArgs a{};
-  a.n = m.n, a.units = m.units, a.cols = m.cols, a.kind = m.kind;
-  int blocks = 0;
+  a.n = m.n, a.units = m.units, a.cols = m.cols, a.kind = m.kind, a.half_bias = half_bias_bits;
+  int rows = 0;  // in pairs of blocks
   for (int i = 0; i < m.n; i++) {
     a.p[i] = m.p[i];
-    a.p[i].tile0 = blocks;
+    a.p[i].tile0 = rows;
     if (m.p[i].wide) return false;
     a.tiles[i] = (i + 1 < m.n ? m.p[i + 1].tile0 : m.tiles) - m.p[i].tile0;
-    blocks += (a.tiles[i] + 7) / 8;
+    rows += (a.tiles[i] + 2 * e.tiles - 1) / (2 * e.tiles);
   }
-  const int across = (m.cols + 127) / 128, waves = (blocks * across + device_of(ctx).sms() - 1) / device_of(ctx).sms();
-  if (wide_choice == 0 && waves * m.units * 1.1 > (m.cols + 7) / 8 * (3 + 2.1e-4 * m.tiles * m.units)) return false;
+  a.across = (m.cols + e.columns - 1) / e.columns, a.pairs = rows * a.across;
+  const int room = std::min(device_of(ctx).sms() / 2, max_gemm_pairs), pairs = std::min(a.pairs, room);
+  a.pieces = a.pairs > pairs && m.units >= max_slabs ? slab_count(m.units) : 1;
+  const f64 shares = std::max(1.0, f64(a.pairs) / pairs);
+  if (wide_choice == 0 && shares * m.units * (act == ActLayout::q8_128 ? 1.25 : 1.9) > (m.cols + 7) / 8 * (3 + 2.1e-4 * m.tiles * m.units))
+    return false;
+  a.parts = reinterpret_cast<float4*>(static_cast<u8*>(ctx.scratch) + split_room(ctx));
+  a.flags = counters(ctx);
   LaunchShape s;
-  s.grid = dim3(unsigned(across), unsigned(blocks)), s.block = dim3(gemm_threads), s.smem = e.smem;
+  s.grid = dim3(unsigned(2 * pairs)), s.block = dim3(unsigned(e.threads)), s.smem = e.smem, s.cluster = 2;
   s.cols = m.cols, s.name = "gemm", s.shape = shape, s.bytes = bytes;
   launch(ctx, e.kernel, s, a);
   return true;
@@ -154,8 +165,9 @@ RowsArgs rows_args(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
 }
 
 void check_act(const Weight& w, const Act& a) {
-  FEWBIT_CHECK(a.n == w.cols && (is_rows(w) || a.layout == ActLayout::q8_32 || a.layout == ActLayout::token8),
-               "'%s' (%lld inputs) times an activation of %d, layout %d", w.name.c_str(), (long long)w.cols, a.n, int(a.layout));
+  FEWBIT_CHECK(
+      a.n == w.cols && (is_rows(w) || a.layout == ActLayout::q8_32 || a.layout == ActLayout::q8_128 || a.layout == ActLayout::token8),
+      "'%s' (%lld inputs) times an activation of %d, layout %d", w.name.c_str(), (long long)w.cols, a.n, int(a.layout));
 }
 
 bool interleaved(const Weight& gate, const Weight& up) { return gate.extra && gate.extra == up.extra; }
@@ -250,7 +262,7 @@ int group_entries(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int experts)
   m.ids = ids, m.entries = entries;
   if (entries <= direct_entries) return entries;
   const int bound = entries / 8 + std::min(experts, entries);
-  FEWBIT_CHECK(16 + u64(bound) * sizeof(MvGroup) <= groups_bytes && scratch_room(ctx) >= groups_bytes,
+  FEWBIT_CHECK(16 + u64(bound) * sizeof(MvGroup) <= groups_bytes && split_room(ctx) >= groups_bytes,
                "scratch of %llu bytes for %d expert groups", (unsigned long long)ctx.scratch_bytes, bound);
   auto* count = static_cast<i32*>(ctx.scratch);
   auto* groups = reinterpret_cast<MvGroup*>(static_cast<u8*>(ctx.scratch) + 16);
@@ -298,7 +310,9 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
     i64 rows = 0;
     for (size_t j = i; j < products.size() && m.n < mv_products; j++) {
       const Kernels::Product& o = products[j];
-      if (done[j] || o.w->layout_id != w.layout_id || o.w->cols != w.cols || o.a->cols != m.cols || o.w->extra) continue;
+      if (done[j] || o.w->layout_id != w.layout_id || o.w->cols != w.cols || o.a->cols != m.cols || o.a->layout != q.a->layout ||
+          o.w->extra)
+        continue;
       check_act(*o.w, *o.a);
       MvProduct p = mv_product(*o.w, *o.a, o.y, o.ldy, o.add);
       p.tile0 = m.tiles;
@@ -316,7 +330,7 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
       done[j] = true;
     }
     const std::string shape = shape_of(ctx, rows, w.cols, m.cols);
-    if (m.n_rows == 0 && launch_gemm(ctx, m, w.layout_id, bytes, shape)) continue;
+    if (m.n_rows == 0 && launch_gemm(ctx, m, w.layout_id, q.a->layout, bytes, shape)) continue;
     launch_mv(ctx, m, w.layout_id, (m.cols + 7) / 8, bytes, shape);
   }
 }
@@ -333,12 +347,12 @@ void glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind,
   if (interleaved(gate, up)) {
     MvArgs m = pair_args(gate, up, a, kind, h);
     const std::string shape = shape_of(ctx, 2 * gate.rows, gate.cols, a.cols);
-    if (!launch_gemm(ctx, m, gate.layout_id, gate.bytes + up.bytes, shape))
+    if (!launch_gemm(ctx, m, gate.layout_id, a.layout, gate.bytes + up.bytes, shape))
       launch_mv(ctx, m, gate.layout_id, (a.cols + 7) / 8, gate.bytes + up.bytes, shape);
     return;
   }
   // Different layouts: gate into h, up into scratch.
-  FEWBIT_CHECK(scratch_room(ctx) >= groups_bytes + u64(a.cols) * u64(up.rows) * 4, "scratch of %llu bytes for (%d, %lld)",
+  FEWBIT_CHECK(split_room(ctx) >= groups_bytes + u64(a.cols) * u64(up.rows) * 4, "scratch of %llu bytes for (%d, %lld)",
                (unsigned long long)ctx.scratch_bytes, a.cols, (long long)up.rows);
   f32* other = reinterpret_cast<f32*>(static_cast<u8*>(ctx.scratch) + groups_bytes);
   const Kernels::Product two[2] = {{&gate, &a, h, gate.rows, false}, {&up, &a, other, up.rows, false}};
@@ -369,10 +383,10 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
   check_act(down, a);
   const int cols = a.cols / k, n = int(down.rows);
   const u64 per_col = u64(k) * u64(n) * 4;
-  FEWBIT_CHECK(scratch_room(ctx) >= groups_bytes + per_col, "scratch of %llu bytes for one column of '%s'",
+  FEWBIT_CHECK(split_room(ctx) >= groups_bytes + per_col, "scratch of %llu bytes for one column of '%s'",
                (unsigned long long)ctx.scratch_bytes, down.name.c_str());
-  const int chunk = int(std::min<u64>(u64(cols), (scratch_room(ctx) - groups_bytes) / per_col)) / 8 * 8;
-  const int step = chunk ? chunk : int(std::min<u64>(u64(cols), (scratch_room(ctx) - groups_bytes) / per_col));
+  const int chunk = int(std::min<u64>(u64(cols), (split_room(ctx) - groups_bytes) / per_col)) / 8 * 8;
+  const int step = chunk ? chunk : int(std::min<u64>(u64(cols), (split_room(ctx) - groups_bytes) / per_col));
   f32* y = reinterpret_cast<f32*>(static_cast<u8*>(ctx.scratch) + groups_bytes);
   for (int c = 0; c < cols; c += step) {
     const int now = std::min(step, cols - c), entries = now * k;
@@ -400,6 +414,6 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
   }
 }
 
-u64 matmul_scratch_bytes(int max_cols, int max_n) { return groups_bytes + 2 * u64(max_cols) * u64(max_n) * 4 + (1 << 20); }
+u64 matmul_scratch_bytes(int max_cols, int max_n) { return groups_bytes + 2 * u64(max_cols) * u64(max_n) * 4 + (1 << 20) + split_bytes; }
 
 }  // namespace fewbit::kernel::cuda

@@ -5,6 +5,7 @@
 // Order    the sum of squares: thread i takes float4 i, i + T, ..., then a warp tree, then the warps in order; T depends on the
 //          rotation alone, so a column's bits do not depend on how many columns there are.
 #include "kernel/cuda/act_layout.h"
+#include "kernel/cuda/layout.h"
 #include "kernel/cuda/ops.h"
 #include "kernel/cuda/rotate.cuh"
 
@@ -33,26 +34,34 @@ struct NormArgs {
 __device__ __forceinline__ u32 magnitude(f32 v) { return __float_as_uint(v) & 0x7fffffffu; }
 
 // 4 neighbours at p of column c -> q8_32: 8 threads share a group of 32.
-__device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, int p, float4 v, bool write, bool fixed, f32 fixed_s) {
+__device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, int p, float4 v, bool write, ActLayout layout, f32 fixed_s) {
   u32 m = max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
 #pragma unroll
   for (int s = 1; s < 8; s *= 2) m = max(m, __shfl_xor_sync(~0u, m, s));
-  const bool finite = m < 0x7f800000u;
+  bool finite = m < 0x7f800000u;
   int q[4];
-  f32 d;
-  if (fixed) {  // token8: one scale per column
+  f32 d, unit = 0;  // q8_128: 2^e of the warp's 128 numbers
+  if (layout == ActLayout::q8_128) {
+    u32 most = max(m, __shfl_xor_sync(~0u, m, 8));
+    most = max(most, __shfl_xor_sync(~0u, most, 16));
+    finite = most < 0x7f800000u;
+    unit = __uint_as_float((__float_as_uint(__uint_as_float(most) / 2032.0f) + 0x7fffffu) & 0x7f800000u);
+    d = most ? unit * fminf(16.0f, fmaxf(1.0f, ceilf(__uint_as_float(m) / (127.0f * unit)))) : 0;
+  } else {
+    d = __uint_as_float(m) / 127.0f;
+  }
+  if (layout == ActLayout::token8) {  // one scale per column
     d = 1.0f / fixed_s;
     const f32 vs[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) q[i] = max(-128, min(127, int(rintf(vs[i] * fixed_s))));
   } else {
-    d = __uint_as_float(m) / 127.0f;
     const f32 vs[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) q[i] = m && finite ? max(-127, min(127, int(roundf(vs[i] / d)))) : 0;
   }
   if (!finite) {
-    d = __uint_as_float(0x7fc00000u);
+    d = unit = __uint_as_float(0x7fc00000u);
     q[0] = q[1] = q[2] = q[3] = 0;
   }
   int sum = q[0] + q[1] + q[2] + q[3];
@@ -70,11 +79,16 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
   }
   if (!act_has_image(cols)) return;
   u8* image = act + act_image_block_at(units, cols, c, p / 128);
-  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k)) = __floats2half2_rn(f32(q[0]), f32(q[2]));
-  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k + 1)) = __floats2half2_rn(f32(q[1]), f32(q[3]));
+  // q8_128: s q, of which the image has one scale.
+  const f32 s = layout == ActLayout::q8_128 && finite && unit != 0 ? d / unit : 1;
+  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k)) = __floats2half2_rn(f32(q[0]) * s, f32(q[2]) * s);
+  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k + 1)) = __floats2half2_rn(f32(q[1]) * s, f32(q[3]) * s);
   if (k % 32 == 0) {
-    *reinterpret_cast<f32*>(image + act_image_d_at + (j * 128 + c % 128) * 4) = d;
+    *reinterpret_cast<f32*>(image + act_image_d_of(c, j)) = layout == ActLayout::q8_128 ? unit : d;
     *reinterpret_cast<__half2*>(image + act_image_sums_at + c % 128 * 16 + 4 * j) = __floats2half2_rn(f32(sum), f32(other));
+    // The wide kernel multiplies what stands behind a column's sums by zero, so that has to be finite.
+    if (c == cols - 1)
+      for (int i = c % 128 + 1; i < 128; i++) *reinterpret_cast<u32*>(image + act_image_sums_at + i * 16 + 4 * j) = 0;
   }
 }
 
@@ -150,8 +164,7 @@ __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
         if (p + i < a.n) to[i] = vs[i];
     }
   } else {
-    store_q8(static_cast<u8*>(out.data), act_units(a.n), a.cols, c, p, v, p < act_units(a.n) * 128, out.layout == ActLayout::token8,
-             scale8);
+    store_q8(static_cast<u8*>(out.data), act_units(a.n), a.cols, c, p, v, p < act_units(a.n) * 128, out.layout, scale8);
   }
 }
 
@@ -199,6 +212,15 @@ ActLayout act_layout(Type type) {
     case Type::F16:
     case Type::BF16:
       return ActLayout::f32;
+    default:
+      break;
+  }
+  // Where a weight's scale spans 64 or 128 inputs, sums over as many are exact and need one promotion (gemm.cuh).
+  switch (type_layout(type).layout) {
+    case layout_q1_g128:
+    case layout_b2_g128:
+    case layout_b2_g64:
+      return ActLayout::q8_128;
     default:
       return ActLayout::q8_32;
   }

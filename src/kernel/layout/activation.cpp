@@ -15,6 +15,7 @@ u64 act_bytes(ActLayout layout, int n, int cols) {
     case ActLayout::q8_32:
     case ActLayout::token8:
       return act_record_bytes(n) * u64(cols);
+    case ActLayout::q8_128:
     case ActLayout::q8_256:
       break;  // no CPU kernel takes it
   }

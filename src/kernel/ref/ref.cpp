@@ -1,6 +1,7 @@
 #include "kernel/ref/ref.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -32,6 +33,13 @@ std::vector<f64> rotate(const Rotation& r, std::span<const f64> x, bool inverse)
   return out;
 }
 
+// The largest magnitude, NaN if a number is not finite.
+static f32 largest(std::span<const f32> x) {
+  f32 most = 0;
+  for (f32 v : x) most = std::isfinite(v) && !std::isnan(most) ? std::max(most, std::fabs(v)) : NAN;
+  return most;
+}
+
 std::vector<f64> round_act(ActLayout layout, std::span<const f32> x) {
   std::vector<f64> y(x.begin(), x.end());
   if (layout == ActLayout::f32) return y;
@@ -41,6 +49,19 @@ std::vector<f64> round_act(ActLayout layout, std::span<const f32> x) {
     const f32 s = 127.0f / std::max(f32(most), 1e-5f);
     for (size_t i = 0; i < y.size(); i++) y[i] = std::clamp(std::nearbyint(f64(x[i] * s)), -128.0, 127.0) / f64(s);
     if (std::isnan(most)) std::fill(y.begin(), y.end(), NAN);
+    return y;
+  }
+  if (layout == ActLayout::q8_128) {
+    for (size_t u = 0; u < x.size(); u += 128) {
+      const size_t end = std::min(u + 128, x.size());
+      const f32 most = largest(x.subspan(u, end - u));
+      const f32 unit = std::bit_cast<f32>((std::bit_cast<u32>(most / 2032.0f) + 0x7fffffu) & 0x7f800000u);  // up to a power of two
+      for (size_t i = u; i < end; i++) {
+        const size_t g = i / 32 * 32;
+        const f32 d = unit * std::clamp(std::ceil(largest(x.subspan(g, std::min(g + 32, end) - g)) / (127.0f * unit)), 1.0f, 16.0f);
+        y[i] = std::isnan(most) ? f64(NAN) : most == 0 ? 0.0 : f64(d) * std::clamp(std::round(f64(x[i] / d)), -127.0, 127.0);
+      }
+    }
     return y;
   }
   const size_t group = layout == ActLayout::q8_32 ? 32 : 256;

@@ -169,12 +169,48 @@ void embedding(Rig& rig, Random& random, Type type) {
   rig.compare("embed.rotated", type_name(type), rig.down<f32>(dx.data(), y.size()), y, 1e-6);
 }
 
+// The wide kernel against the mat-vec, bit for bit, where tiles are shared between blocks and K is long: too much work for the reference.
+void wide(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std::vector<int>& widths) {
+  std::vector<Buffer> owned;
+  Matrix m = matrix(random, type, rows, cols, 1, true), g = matrix(random, type, rows, cols, 1, false);
+  const Weight one = place_on(rig.ctx, {view(m)}, GroupUse::separate, owned)[0],
+               other = place_on(rig.ctx, {view(g)}, GroupUse::separate, owned)[0];
+  const std::vector<Weight> pair = place_on(rig.ctx, {view(m), view(g)}, GroupUse::glu, owned);
+  for (int n : widths) {
+    TwoActs a = make_act(rig, random.normals(size_t(cols) * n), int(cols), n, rig.ctx.k->act_layout(type));
+    const std::vector<f32> before = random.normals(size_t(rows) * n);
+    std::vector<f32> got[2][3];
+    for (int i = 0; i < 2; i++) {
+      wide_choice = i ? 1 : -1;
+      Buffer y = rig.up(before), z = rig.up(before), h = rig.up(before);
+      const Kernels::Product p[2] = {{&one, &a.gpu, y.as<f32>(), rows, true}, {&other, &a.gpu, z.as<f32>(), rows, false}};
+      rig.ctx.k->matmul(rig.ctx, {p, 2});
+      rig.ctx.k->glu(rig.ctx, pair[0], pair[1], a.gpu, Glu::silu, h.as<f32>());
+      got[i][0] = rig.down<f32>(y.data(), before.size()), got[i][1] = rig.down<f32>(z.data(), before.size());
+      got[i][2] = rig.down<f32>(h.data(), before.size());
+    }
+    wide_choice = 0;
+    for (int k = 0; k < 3; k++)
+      rig.same_bits("wide", label(type, rows, cols, n) + (k == 2 ? " glu" : k ? " second" : " add"), got[1][k], got[0][k]);
+  }
+}
+
 }  // namespace
 
 void check_decode(Rig& rig) {
   Random random(12);
   for (Type type : {Type::PQ2_0, Type::Q1_0})
     for (i64 cols : {256, 1024, 5120, 17408}) products(rig, random, type, 4304, cols, cols == 1024, {1, 8});
+}
+
+void check_wide(Rig& rig) {
+  Random random(12);
+  for (Type type : types) {
+    if (rig.ctx.k->act_layout(type) == ActLayout::f32) continue;
+    wide(rig, random, type, 200, 256, {64, 300});
+    wide(rig, random, type, 4400, 1280, {512});
+    if (format_info(type).block >= 128) wide(rig, random, type, 300, 17408, {100, 257});
+  }
 }
 
 void check_matmul(Rig& rig, bool quick) {

@@ -111,7 +111,7 @@ void time_matvec(Rig& rig, const TimeOptions& o) {
       if (s.pair && (main_type || all)) widths.push_back(512);
       for (int cols : widths) {
         if (!named(o.cols, std::to_string(cols))) continue;
-        Input in(rig, int(s.cols), cols);
+        Input in(rig, int(s.cols), cols, rig.ctx.k->act_layout(type));
         Buffer y = rig.buffer(u64(s.rows) * cols * 4);
         const Weight probe = pool.take(type, s.rows, s.cols, s.pair);
         const u64 bytes = s.pair ? 2 * probe.bytes : probe.bytes;
@@ -148,7 +148,8 @@ void time_chain(Rig& rig, const TimeOptions& o) {
     for (int cols : {1, 8}) {
       if (!named(o.cols, std::to_string(cols))) continue;
       Random random(4);
-      Input a5(rig, 5120, cols), a6(rig, 6144, cols), a17(rig, 17408, cols), f5(rig, 5120, cols, ActLayout::f32);
+      const ActLayout act = rig.ctx.k->act_layout(type);
+      Input a5(rig, 5120, cols, act), a6(rig, 6144, cols, act), a17(rig, 17408, cols, act), f5(rig, 5120, cols, ActLayout::f32);
       Buffer x = rig.up(random.normals(size_t(5120) * cols)), h = rig.buffer(u64(17408) * cols * 4),
              qkv = rig.buffer(u64(17000) * cols * 4), z = rig.buffer(u64(6144) * cols * 4), ab = rig.buffer(u64(96) * cols * 4);
       Buffer logits = rig.buffer(u64(248320) * cols * 4), signs = rig.up(std::vector<f32>(17408, 1.0f)),
@@ -320,7 +321,7 @@ void time_experts(Rig& rig) {
         for (int j = 0; j < 8; j++) ids[size_t(c) * 8 + size_t(j)] = (random.below(32) + 32 * j) % 256;
       Buffer di = rig.up(ids), dw = rig.up(std::vector<f32>(ids.size(), 0.125f)), h = rig.buffer(ids.size() * 512 * 4),
              x = rig.buffer(u64(cols) * 2048 * 4);
-      Input in(rig, 2048, cols), mid(rig, 512, cols * 8);
+      Input in(rig, 2048, cols, rig.ctx.k->act_layout(type)), mid(rig, 512, cols * 8, rig.ctx.k->act_layout(type));
       const f64 glu_us = timer.median_us([&] {
         for (int i = 0; i < 10; i++) rig.ctx.k->moe_glu(rig.ctx, g, g, in.act, di.as<i32>(), 8, Glu::silu, h.as<f32>());
       }) / 10;

@@ -1,0 +1,163 @@
+// A unit's scales, and its weights as f16 in wgmma's A registers.
+#pragma once
+#include "kernel/cuda/layout.h"
+#include "kernel/cuda/wgmma.cuh"
+
+namespace fewbit::kernel::cuda {
+
+// f16 1024 twice: or-ed with an integer below 1024, the f16 1024 + integer.  A kernel argument, so that it sits in a register: a mask and
+// this as immediates would take two instructions.
+inline constexpr u32 half_bias_bits = 0x64006400u;
+
+// Scales of a lane's rows g (h = 0) and g + 8 (h = 1) of a unit, as they lie in memory.
+template <Scale S>
+struct UnitScales {
+  static constexpr bool by_16 = S == Scale::k16 || S == Scale::k16m;
+  static constexpr bool has_sub = by_16 || S == Scale::k32 || S == Scale::k32d || S == Scale::k32m;
+  static constexpr int words = S == Scale::g128                      ? 1
+                               : S == Scale::g64                     ? 2
+                               : S == Scale::g32                     ? 4
+                               : S == Scale::g32m                    ? 8
+                               : S == Scale::k16                     ? 5
+                               : S == Scale::k32 || S == Scale::k32d ? 3
+                                                                     : 6;
+  u32 v[words];
+
+  __device__ __forceinline__ void load(u32 at, int g) {
+    if constexpr (S == Scale::g128) {
+      v[0] = shared_u32(at + 4 * g);
+    } else if constexpr (S == Scale::g64) {
+      const uint2 a = shared_u64(at + 8 * g);
+      v[0] = a.x, v[1] = a.y;
+    } else if constexpr (S == Scale::g32 || by_16) {
+      const uint4 a = shared_u128(at + 16 * g);
+      v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+      if constexpr (S == Scale::k16) v[4] = shared_u32(at + 128 + 4 * g);
+      if constexpr (S == Scale::k16m) {
+        const uint2 d = shared_u64(at + 128 + 8 * g);
+        v[4] = d.x, v[5] = d.y;
+      }
+    } else if constexpr (S == Scale::g32m) {
+      const uint4 a = shared_u128(at + 32 * g), b = shared_u128(at + 32 * g + 16);
+      v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+    } else {
+      const uint2 a = shared_u64(at + 8 * g);
+      v[0] = a.x, v[1] = a.y;
+      if constexpr (S == Scale::k32m) {
+        const uint2 m = shared_u64(at + 64 + 8 * g), d = shared_u64(at + 128 + 8 * g);
+        v[2] = m.x, v[3] = m.y, v[4] = d.x, v[5] = d.y;
+      } else {
+        v[2] = shared_u32(at + 64 + 4 * g);
+      }
+    }
+  }
+  // The scale of k-step j, and that of its minima.
+  __device__ __forceinline__ f32 d(int h, int j, bool bf16) const {
+    if constexpr (S == Scale::g64) return half_of(v[h], j / 2);
+    if constexpr (S == Scale::g32) {
+      const u32 pair = v[2 * h + j / 2];
+      return bf16 ? __uint_as_float((pair >> (16 * (j % 2))) << 16) : half_of(pair, j % 2);
+    }
+    if constexpr (S == Scale::g32m) return half_of(v[4 * h + j / 2], j % 2);
+    if constexpr (has_min(S)) return half_of(v[4 + h], 0);
+    return half_of(v[words - 1], h);
+  }
+  __device__ __forceinline__ f32 dmin(int h, int j) const {
+    if constexpr (S == Scale::g32m) return half_of(v[4 * h + 2 + j / 2], j % 2);
+    if constexpr (has_min(S)) return -half_of(v[4 + h], 1);
+    return 0;
+  }
+  // The integer factor of half f of k-step j, twice as f16.
+  __device__ __forceinline__ u32 sub(int h, int j, int f, u32 bias) const {
+    constexpr bool is_signed = S == Scale::k16 || S == Scale::k32;
+    u32 word = v[by_16 ? 2 * h + j / 2 : h];
+    const int byte = by_16 ? j % 2 * 2 + f : j;
+    if constexpr (S == Scale::k16m) word &= 0x0f0f0f0fu;
+    if constexpr (S == Scale::k32d) word &= 0x7f7f7f7fu;
+    if constexpr (is_signed) word ^= 0x80808080u;
+    return hadd2(permute(word, bias, 0x5050 + 0x0101 * byte), h2(is_signed ? -1152 : -1024));
+  }
+  // k32d: what comes off 8 c sub.
+  __device__ __forceinline__ u32 shift(int h, int j, u32 sub) const { return hmul2(sub, v[h] >> (8 * j + 7) & 1 ? h2(-9) : h2(-7)); }
+  // Factors of the sums of the halves of k-step j: two f16.
+  __device__ __forceinline__ u32 mins(int h, int j, u32 bias) const {
+    if constexpr (S == Scale::k16m) return hadd2(permute(v[2 * h + j / 2] >> 4 & 0x0f0f0f0fu, bias, 0x5150 + 0x0202 * (j % 2)), h2(-1024));
+    if constexpr (S == Scale::k32m) return hadd2(permute(v[2 + h], bias, 0x5050 + 0x0101 * j), h2(-1024));
+    return h2(1);
+  }
+};
+
+// Weights of codes without sub-scales in two steps: the bits (1024 + a multiple of the code, as f16), then the values.
+template <Code C>
+__device__ __forceinline__ void code_bits(const Codes<C>& codes, int j, u32 bias, u32 (&a)[8]) {
+#pragma unroll
+  for (int x = 0; x < 4; x++) {
+    const int h = x % 2, f = x / 2;
+    u32 w, mask;
+    if constexpr (C == Code::b2) {
+      const u32 words[4] = {codes.w.x, codes.w.y, codes.w.z, codes.w.w};
+      w = words[x], mask = 0x00030003u << (2 * j);
+    } else {
+      w = h ? codes.w[f] : codes.up[f], mask = (h ? 0x00100010u : 0x00020002u) << j;
+    }
+    a[4 * f + h] = and_or(w, mask, bias), a[4 * f + 2 + h] = and_or(w >> 8, mask, bias);
+  }
+}
+template <Code C>
+__device__ __forceinline__ u32 code_value(int j, int x, u32 bits) {
+  const f32 s = C == Code::b2 ? 1.0f / f32(1 << (2 * j)) : (x % 2 ? 0.125f : 1.0f) / f32(1 << j);
+  return hfma2(bits, h2(s), h2(-1024 * s - 1));
+}
+
+// Weights of k-step j: a[4 f + x'], x' = h: bytes 0 and 2 of row half h; x' = 2 + h: bytes 1 and 3.
+template <Code C, Scale S>
+__device__ __forceinline__ void half_step(const Codes<C>& codes, const Tables& table, int j, const UnitScales<S>& scales, u32 bias,
+                                          u32 (&a)[8]) {
+  if constexpr ((C == Code::b2 || C == Code::q1) && !UnitScales<S>::has_sub) {
+    u32 bits[8];
+    code_bits(codes, j, bias, bits);
+#pragma unroll
+    for (int x = 0; x < 8; x++) a[x] = code_value<C>(j, x, bits[x]);
+  } else if constexpr (C == Code::b2) {
+    const u32 w[4] = {codes.w.x, codes.w.y, codes.w.z, codes.w.w};
+    const u32 mask = 0x00030003u << (2 * j);
+    const f32 s = 1.0f / f32(1 << (2 * j));
+#pragma unroll
+    for (int x = 0; x < 4; x++) {
+      const int h = x % 2, f = x / 2;
+      u32 v[2] = {and_or(w[x], mask, bias), and_or(w[x] >> 8, mask, bias)};  // 1024 + 4^j c
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const u32 sub = scales.sub(h, j, f, bias);
+        if constexpr (S == Scale::k32d)
+          v[i] = hfma2(hfma2(v[i], h2(8 * s), h2(-8192 * s)), sub, scales.shift(h, j, sub));  // 8 c sub + (sign - 8) sub
+        else
+          v[i] = hmul2(hfma2(v[i], h2(s), h2(-1024 * s)), sub);
+        a[4 * f + 2 * i + h] = v[i];
+      }
+    }
+  } else {  // the table's bytes are 128 + level; so become the codes without a table
+    u32 r[4];
+    codes.a(j, r, table);
+#pragma unroll
+    for (int x = 0; x < 4; x++) {
+      const int h = x % 2, f = x / 2;
+      if constexpr (C == Code::b8) r[x] ^= 0x80808080u;
+      u32 v[2] = {permute(r[x], bias, 0x5250), permute(r[x], bias, 0x5351)};  // 1024 + 128 + level
+      u32 sub = 0, off = 0;
+      if constexpr (UnitScales<S>::has_sub) sub = scales.sub(h, j, S == Scale::k16 ? f : 0, bias), off = hmul2(sub, h2(-1152));
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        if constexpr (S == Scale::k32m)  // 1152 sub could be beyond f16
+          v[i] = hmul2(hadd2(v[i], h2(-1152)), sub);
+        else if constexpr (UnitScales<S>::has_sub)
+          v[i] = hfma2(v[i], sub, off);  // 1152 sub is 9 sub times a power of two, so exact
+        else
+          v[i] = hadd2(v[i], h2(-1152));
+        a[4 * f + 2 * i + h] = v[i];
+      }
+    }
+  }
+}
+
+}  // namespace fewbit::kernel::cuda

@@ -1,0 +1,121 @@
+// Hopper's own instructions for the wide kernel (gemm.cuh): warpgroup multiplies, pairs of blocks that share copies, f16 arithmetic on
+// two halves at once.
+#pragma once
+#include "kernel/cuda/ring.cuh"
+#include "kernel/cuda/unit_dot.cuh"
+
+namespace fewbit::kernel::cuda {
+
+// ---- two halves in 32 bits ------------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ u32 h2(f32 x) {
+  const __half2 h = __float2half2_rn(x);
+  return *reinterpret_cast<const u32*>(&h);
+}
+__device__ __forceinline__ u32 hfma2(u32 a, u32 b, u32 c) {
+  u32 d;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+__device__ __forceinline__ u32 hadd2(u32 a, u32 b) {
+  u32 d;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  return d;
+}
+__device__ __forceinline__ u32 hmul2(u32 a, u32 b) {
+  u32 d;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  return d;
+}
+__device__ __forceinline__ u32 and_or(u32 a, u32 b, u32 c) {
+  u32 d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+// v where a == b, else 0; never by a branch, which must not stand beside multiplies under way.
+__device__ __forceinline__ u32 keep_if(int a, int b, u32 v) {
+  u32 d;
+  asm volatile("{\n.reg .pred p;\nsetp.eq.s32 p, %1, %2;\nselp.b32 %0, %3, 0, p;\n}\n" : "=r"(d) : "r"(a), "r"(b), "r"(v));
+  return d;
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+__device__ __forceinline__ void shared_store(u32 at, float4 v) {
+  asm volatile("st.shared.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(at), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+}
+__device__ __forceinline__ float4 shared_f128(u32 at) {
+  const uint4 v = shared_u128(at);
+  return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+}
+
+// ---- wgmma ----------------------------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int n>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory");
+}
+// d (64 x 64) = a (64 x 16, registers) * b (16 x 64, shared) [+ d]
+__device__ __forceinline__ void wgmma64(f32 (&d)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 desc, int add) {
+  // clang-format off
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+      "{%32,%33,%34,%35}, %36, p, 1, 1, 0;\n}\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(desc), "r"(add));
+  // clang-format on
+}
+// Descriptor of a K-major operand at a shared address; lead and stride between core matrices in bytes; swizzle 1: 128 bytes, 0: none.
+__device__ __forceinline__ u64 smem_desc(u32 address, u32 lead, u32 stride, u32 swizzle) {
+  const u32 lo = address >> 4 | lead >> 4 << 16, hi = stride >> 4 | swizzle << 30;
+  return u64(hi) << 32 | lo;
+}
+
+// True for one lane of a converged warp, by the instruction that tells the compiler so: copies then take their addresses from uniform
+// registers at once.
+__device__ __forceinline__ bool elected() {
+  u32 mine;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.b32 %0, 1, 0, p;\n}\n" : "=r"(mine));
+  return mine;
+}
+
+// barrier_wait that leaves the issue slots to others meanwhile.
+__device__ __forceinline__ void barrier_wait_asleep(u32 bar, u32 phase) {
+  for (u32 done = 0;;) {
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}\n"
+                 : "=r"(done)
+                 : "r"(bar), "r"(phase)
+                 : "memory");
+    if (done) return;
+    __nanosleep(100);
+  }
+}
+
+// ---- pairs of blocks ------------------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// Arrives at the barrier at the same address of block `rank`.
+__device__ __forceinline__ void cluster_arrive(u32 bar, u32 rank) {
+  asm volatile("{\n.reg .b32 r;\nmapa.shared::cluster.u32 r, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [r];\n}\n" ::"r"(bar),
+               "r"(rank)
+               : "memory");
+}
+// Copies into the same place of both blocks; each block's own barrier counts the bytes.
+__device__ __forceinline__ void bulk_copy_both(u32 to, const void* from, u32 bytes, u32 bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(bar), "h"(u16(3))
+               : "memory");
+}
+
+#endif
+
+}  // namespace fewbit::kernel::cuda
