@@ -139,9 +139,17 @@ TEST(QuantizeProgram, PiecesComputeTheSame) {
   int pieces = 0;
   for (const std::string& n : f.names()) pieces += n.starts_with("piece-0");
   EXPECT_GE(pieces, 4);
+  const std::vector<std::string> all = f.names();
   std::string first;
   for (const std::string& n : f.names())
     if (n.starts_with("piece-00001")) first = f.file(n);
+  // No piece of a model is replaced while it is read.
+  for (const std::string& onto : {f.file(all[2]) + " Q8_0", f.file("piece.gguf") + " PTQ1_0 --split-max-size 1M"}) {
+    const Outcome r = call(f, "quantize --allow-requantize " + first + " " + onto);
+    EXPECT_EQ(r.code, 1) << onto;
+    EXPECT_NE(r.err.find("would replace an input"), std::string::npos) << r.err;
+    EXPECT_EQ(f.names(), all);
+  }
   const std::string eval = " --tokens 1,2,3 --greedy 4 --exact --json";
   const Outcome a = call(f, "eval -m " + f.file("whole.gguf") + eval), b = call(f, "eval -m " + first + eval);
   ASSERT_EQ(a.code, 0) << a.err;
@@ -237,6 +245,12 @@ TEST(ImatrixProgram, ResumesAndMerges) {
   const Outcome wrong = call(f, "imatrix -m " + dense + " -f " + FEWBIT_SOURCE_DIR + "/tests/data/mini.ppl.txt -c 32 --resume -o " + part);
   EXPECT_EQ(wrong.code, 1);
   EXPECT_NE(wrong.err.find("chunks of 64 tokens"), std::string::npos) << wrong.err;
+  const Outcome merged = call(f, common + "--resume -o " + twice),
+                model = call(f, "imatrix -m " + dense + " --in-file " + part + " -o x.gguf");
+  EXPECT_EQ(merged.code, 1);
+  EXPECT_NE(merged.err.find("was merged"), std::string::npos) << merged.err;
+  EXPECT_EQ(model.code, 2);
+  EXPECT_NE(model.err.find("-m goes with -f"), std::string::npos) << model.err;
   for (const std::string& other :
        {hybrid + " -f " + FEWBIT_SOURCE_DIR + "/tests/data/mini.ppl.txt", dense + " -f " + FEWBIT_SOURCE_DIR + "/docs/cli.md"}) {
     const Outcome r = call(f, "imatrix -m " + other + " -c 64 -t 1 --chunks 6 --resume -o " + part);

@@ -6,13 +6,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 namespace fewbit {
 
 static Error io_error(const std::string& path, const char* what) {
   return {errno == ENOENT ? Code::not_found : Code::io, fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
+}
+
+// The mapped files of this process, by device and inode; one that is mapped twice stands here twice.
+static std::mutex shown_mutex;
+static std::vector<std::pair<u64, u64>>& shown() {
+  static auto* list = new std::vector<std::pair<u64, u64>>;  // outlives every Mapping
+  return *list;
 }
 
 static bool read_all(int fd, u8* to, size_t n) {
@@ -47,6 +58,10 @@ Result<Mapping> Mapping::open(const std::string& path, Mode mode) {
       }
       m.data_ = static_cast<const u8*>(p);
       m.mapped_ = true;
+      m.device_ = u64(st.st_dev);
+      m.inode_ = u64(st.st_ino);
+      const std::lock_guard lock(shown_mutex);
+      shown().emplace_back(m.device_, m.inode_);
     } else {
       u8* p = new (std::nothrow) u8[m.size_];
       if (!p || !read_all(fd, p, m.size_)) {
@@ -81,15 +96,27 @@ Mapping& Mapping::operator=(Mapping&& o) noexcept {
   std::swap(size_, o.size_);
   std::swap(mapped_, o.mapped_);
   std::swap(anonymous_, o.anonymous_);
+  std::swap(device_, o.device_);
+  std::swap(inode_, o.inode_);
   return *this;
 }
 
 Mapping::~Mapping() {
   if (mapped_) {
     ::munmap(const_cast<u8*>(data_), size_);
+    if (anonymous_) return;
+    const std::lock_guard lock(shown_mutex);
+    if (auto it = std::find(shown().begin(), shown().end(), std::pair(device_, inode_)); it != shown().end()) shown().erase(it);
   } else {
     delete[] data_;
   }
+}
+
+bool Mapping::shows(const std::string& path) {
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0) return false;
+  const std::lock_guard lock(shown_mutex);
+  return std::find(shown().begin(), shown().end(), std::pair(u64(st.st_dev), u64(st.st_ino))) != shown().end();
 }
 
 void Mapping::drop(size_t offset, size_t n) const {

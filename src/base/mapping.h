@@ -26,11 +26,14 @@ class Mapping {
   std::span<u8> writable() { return anonymous_ ? std::span<u8>(const_cast<u8*>(data_), size_) : std::span<u8>(); }
   // Tells the kernel that these bytes are no longer needed here (after they were packed elsewhere).
   void drop(size_t offset, size_t n) const;
+  // Whether a Mapping of this process shows the file that lies at `path`: it must not be replaced meanwhile.
+  static bool shows(const std::string& path);
 
  private:
   const u8* data_ = nullptr;
   size_t size_ = 0;
   bool mapped_ = false, anonymous_ = false;
+  u64 device_ = 0, inode_ = 0;  // of a mapped file
 };
 
 }  // namespace fewbit

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/mapping.h"
+
 namespace fewbit {
 namespace {
 
@@ -46,6 +48,7 @@ Error NewFile::io(const char* what) {
 }
 
 Result<NewFile> NewFile::create(const std::string& path) {
+  if (Mapping::shows(path)) return Error{Code::invalid_argument, fmt::format("{}: would replace an input", path)};
   NewFile f;
   f.path_ = path;
   std::error_code ec;

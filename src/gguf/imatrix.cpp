@@ -113,6 +113,7 @@ Result<Imatrix> from_dat(std::span<const u8> bytes, const std::string& file) {
   if (entries < 1 || u64(entries) > c.left() / 17)
     return c.fail(0, "{} entries in {} bytes: not an importance matrix", entries, bytes.size());
   Imatrix out;
+  out.rows_known = false;
   for (i32 i = 0; i < entries; i++) {
     const u64 at = c.at();
     FEWBIT_TRY(std::string name, text(fmt::format("name of entry {} of {}", i, entries), 1, 1024));
@@ -188,6 +189,20 @@ Status Imatrix::split(std::string_view name, i64 n_in) {
   return {};
 }
 
+// Entry e of `chunks` chunks, whose rows are not known, with as many rows per chunk as `known` has.
+static Imatrix::Entry with_rows(Imatrix::Entry e, i64 chunks, const Imatrix::Entry& known, i64 known_chunks) {
+  if (chunks < 1 || known_chunks < 1) return e;
+  f64 mean = 0;
+  for (f64 c : known.counts) mean += c / f64(known.counts.size());
+  for (size_t m = 0; m < e.counts.size(); m++) {
+    if (!(e.counts[m] > 0)) continue;
+    const f64 rows = (known.counts[m] > 0 ? known.counts[m] : mean) * f64(chunks) / f64(known_chunks), factor = rows / e.counts[m];
+    for (i64 i = 0; i < e.n_in; i++) e.sums[m * size_t(e.n_in) + size_t(i)] *= factor;
+    e.counts[m] = rows;
+  }
+  return e;
+}
+
 Status Imatrix::merge(const Imatrix& other) {
   for (const auto& [name, o] : other.entries) {
     auto it = entries.find(name);
@@ -199,7 +214,9 @@ Status Imatrix::merge(const Imatrix& other) {
   for (const auto& [name, o] : other.entries) {
     Entry sum = mended(o);
     if (auto it = entries.find(name); it != entries.end()) {
-      const Entry own = mended(it->second);
+      Entry own = mended(it->second);
+      if (rows_known && !other.rows_known) sum = with_rows(std::move(sum), other.chunks, own, chunks);
+      if (!rows_known && other.rows_known) own = with_rows(std::move(own), chunks, sum, other.chunks);
       for (size_t i = 0; i < sum.sums.size(); i++) sum.sums[i] += own.sums[i];
       for (size_t i = 0; i < sum.counts.size(); i++) sum.counts[i] += own.counts[i];
     }
@@ -209,6 +226,7 @@ Status Imatrix::merge(const Imatrix& other) {
     if (std::find(datasets.begin(), datasets.end(), d) == datasets.end()) datasets.push_back(d);
   }
   chunks += other.chunks;
+  rows_known |= other.rows_known;
   if (chunk_size == 0) chunk_size = other.chunk_size;
   source.clear();
   notes.insert(notes.end(), other.notes.begin(), other.notes.end());

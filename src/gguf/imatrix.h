@@ -22,6 +22,7 @@ struct Imatrix {
   std::map<std::string, Entry, std::less<>> entries;  // by the weight's tensor name
   std::vector<std::string> datasets;
   i64 chunks = 0, chunk_size = 0;
+  bool rows_known = true;          // false: from the old form, whose counts are calls, not rows
   std::string source;              // which tokens and which model made it (source_of); empty: merged, or another program's
   std::vector<std::string> notes;  // what was odd in the file, one line each: values that are no numbers, unused experts
 
@@ -31,7 +32,8 @@ struct Imatrix {
   // n_matrices of entries from the old form is 1 until the weight is known: this splits them.
   Status split(std::string_view name, i64 n_in);
 
-  // Adds the other's sums and counts.  Error if an entry has another shape.
+  // Adds the other's sums and counts.  Where one side's rows are not known, an entry counts as many as the other side's has per chunk.
+  // Error if an entry has another shape.
   Status merge(const Imatrix& other);
   // The GGUF form, as other tools read it.
   Status write(const std::string& path) const;

@@ -112,6 +112,23 @@ TEST(Imatrix, Merge) {
   EXPECT_NE(s.error().what.find("'w' is 2 x 1 here and 3 x 1 there"), std::string::npos) << s.error().what;
 }
 
+// An old file of one call and six chunks beside two chunks of 512 rows (and of 100 for an expert): six times 512 and 100 / 2 rows.
+TEST(Imatrix, MergesCallsAndRows) {
+  auto old = Imatrix::parse(dat({{"w", {3, 5}}}, 1), "old.dat");
+  ASSERT_TRUE(old.ok() && !old->rows_known);
+  old->chunks = 6;
+  Imatrix rows;
+  rows.chunks = 2;
+  rows.entries["w"] = {2, 1, {1024, 2048}, {1024}};
+  for (bool other_way : {false, true}) {
+    Imatrix sum = other_way ? *old : rows;
+    ASSERT_TRUE(sum.merge(other_way ? rows : *old).ok());
+    EXPECT_EQ(sum.entries.at("w").counts, std::vector<f64>{4096});
+    EXPECT_EQ(sum.entries.at("w").importance(0), (std::vector<f32>{2.5f, 4.25f}));
+    EXPECT_EQ(sum.chunks, 8);
+  }
+}
+
 TEST(Imatrix, BrokenFiles) {
   auto error = [](const std::vector<u8>& b) {
     auto m = Imatrix::parse(b, "m");

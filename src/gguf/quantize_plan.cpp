@@ -184,11 +184,16 @@ struct Planner {
       if (!fine(t.type)) p.note += std::string(p.note.empty() ? "" : "; ") + "rounded before";
       return {};
     }
-    if (auto exact = ternary(t))
+    if (auto exact = ternary(t)) {
+      if (is_exact_in(t, want, pool)) {  // all zeros, say
+        p.exact = true;
+        return {};
+      }
       return fail(
           t, fmt::format(
                  "its values are exactly ternary and {} would change them: {} holds them as they are (--allow-requantize to round them)",
                  type_name(want), type_name(*exact)));
+    }
     if (!fine(t.type))
       return fail(t, fmt::format("is {} and would be rounded again to {}: quantise the original model, or give --allow-requantize",
                                  type_name(t.type), type_name(want)));

@@ -33,7 +33,7 @@ QuantizeOptions options(const char* type, bool pure = false, bool allow = false)
 }
 
 // A small expert model.  ternary: every matrix is {-d, 0, d} for each 128 inputs.
-File model(bool ternary = false, i64 width = 256, size_t nan_at = SIZE_MAX) {
+File model(bool ternary = false, i64 width = 256, size_t nan_at = SIZE_MAX, bool one_is_zero = false) {
   std::vector<TensorInfo> infos{
       {"token_embd.weight", Type::F32, {width, 64}},        {"output_norm.weight", Type::F32, {width}},
       {"blk.0.attn_q.weight", Type::F32, {width, 96}},      {"blk.0.attn_v.weight", Type::F32, {width, 32}},
@@ -49,7 +49,9 @@ File model(bool ternary = false, i64 width = 256, size_t nan_at = SIZE_MAX) {
           x[i] = NAN;
           continue;
         }
-        x[i] = ternary ? scale * f32(int(random() % 3) - 1) : f32(int(random() % 2001) - 1000) / 1000.0f;
+        x[i] = one_is_zero && t.data() == tensors[2].data() ? 0
+               : ternary                                    ? scale * f32(int(random() % 3) - 1)
+                                                            : f32(int(random() % 2001) - 1000) / 1000.0f;
       }
     }
   });
@@ -181,6 +183,17 @@ TEST(Quantize, TernaryIsKeptAsItIs) {
   EXPECT_NE(error_of(f, options("IQ4_XS")).find("PQ2_0 holds them"), std::string::npos);
   EXPECT_NE(error_of(f, options("TQ2_0", true)).find("token_embd.weight"), std::string::npos);
   EXPECT_EQ(error_of(f, options("IQ4_XS", false, true)), "");
+}
+
+TEST(Quantize, ZerosAreHeldByAnyType) {
+  File f = model(false, 256, SIZE_MAX, true);
+  ThreadPool pool(1, false);
+  for (const char* type : {"Q4_K", "Q4_0", "MXFP4"}) {
+    auto plan = plan_quantize(f, options(type), pool);
+    ASSERT_TRUE(plan.ok()) << plan.error().what;
+    EXPECT_TRUE(plan->tensors[2].exact);
+    EXPECT_FALSE(plan->tensors[3].exact);
+  }
 }
 
 TEST(Quantize, RefusalsAndFallbacks) {

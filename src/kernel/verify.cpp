@@ -74,7 +74,7 @@ VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& o
     row.type = c.type;
     row.shape = c.shape;
     row.columns = c.columns;
-    const CaseResult got = options.list ? CaseResult{} : sides.run(c, true);
+    const CaseResult got = options.list && !options.kernel ? CaseResult{} : sides.run(c, true);
     row.kernel = got.kernel;
     if (options.kernel && !options.kernel(row.kernel)) continue;
     if (!got.missing.empty()) {

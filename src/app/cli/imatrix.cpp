@@ -9,6 +9,7 @@
 
 #include "app/cli/common.h"
 #include "app/cli/values.h"
+#include "base/new_file.h"
 #include "base/progress.h"
 #include "gguf/quantize.h"
 #include "runtime/imatrix_collect.h"
@@ -44,12 +45,17 @@ void print_summary(const gguf::Imatrix& m, const std::string& out) {
 Status imatrix_command(ImatrixCommand& o) {
   const bool collect = !o.text.empty();
   if (!collect && o.in_files.empty()) usage("imatrix: -f TEXT (with -m MODEL) or --in-file FILE is required");
+  if (!collect && !o.model.engine.model.empty()) usage("imatrix: -m goes with -f TEXT; files are merged without a model");
   gguf::Imatrix sums;
   i64 skip = 0;
   std::error_code ec;
   if (o.resume && std::filesystem::exists(o.out, ec)) {
-    if (!o.in_files.empty()) usage("--resume goes without --in-file: what was merged is in the file already");
+    if (!o.in_files.empty()) usage("--resume goes without --in-file: merge when the run is done");
     FEWBIT_TRY(sums, gguf::Imatrix::read(o.out));
+    if (sums.source.empty())
+      return Error{Code::invalid_argument,
+                   fmt::format("{}: was merged, or made by another program, and cannot be resumed; --in-file {} adds it to a new run",
+                               o.out, o.out)};
     skip = sums.chunks;
   }
   std::optional<gguf::File> model;
@@ -86,12 +92,13 @@ Status imatrix_command(ImatrixCommand& o) {
                  fmt::format("{}: has chunks of {} tokens, cannot be resumed with -c {}", o.out, sums.chunk_size, c.n_ctx)};
   o.model.engine.n_ctx = c.n_ctx;
   FEWBIT_TRY(std::string text, read_text(o.text));
+  { FEWBIT_TRY(NewFile can_be_written, NewFile::create(o.out)); }  // found out now, not after the first chunks
   FEWBIT_TRY(auto engine, o.model.load());
   if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};
   const std::vector<text::Token> tokens = engine->tokenizer()->encode(text, {.add_special = true, .parse_special = !o.no_special});
   if (model) {
     const std::string source = gguf::source_of(tokens, *model);
-    if (skip > 0 && !sums.source.empty() && sums.source != source)
+    if (skip > 0 && sums.source != source)
       return Error{Code::invalid_argument,
                    fmt::format("{}: was made with another text or model, cannot be resumed with {}", o.out, o.text)};
     sums.source = source;

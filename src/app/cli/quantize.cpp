@@ -99,6 +99,7 @@ void print_total(const gguf::QuantizePlan& plan) {
 }
 
 Status quantize_command(const QuantizeCommand& c) {
+  if (c.out == "-") usage("quantize: OUT is a file; a model is not written to standard output");
   FEWBIT_OK(keep_apart("OUT", c.out, c.in));
   FEWBIT_OK(keep_apart("OUT", c.out, c.imatrix));
   gguf::QuantizeOptions o = options_of(c);
