@@ -148,7 +148,7 @@ Result<Prepared> prepare(const EngineOptions& options) {
     return Error{Code::invalid_argument, fmt::format("{} positions are needed, {}", need, why)};
   }
   if (o.n_ctx == 0) o.n_ctx = need ? int(need) : std::min(4096, config.n_ctx_train);
-  if (o.n_ctx > config.n_ctx_train) log::warn("-c {}: the model was trained for {} positions", o.n_ctx, config.n_ctx_train);
+  if (o.n_ctx > config.n_ctx_train) log::warn("a context of {} positions: the model was trained for {}", o.n_ctx, config.n_ctx_train);
   o.ubatch = int(std::min<i64>(o.ubatch, i64(o.n_ctx) * o.n_seqs));
   if (o.logits == 0) o.logits = std::max(o.n_seqs, 16);
   o.logits = std::max(o.logits, int(std::min(o.logits_bytes / (u64(config.n_vocab) * sizeof(f32)), u64(o.ubatch))));
