@@ -54,7 +54,8 @@ Memory memory() {
 // and from each to the next.  A region is given back with its last buffer; what is released before is unmapped inside it.
 class Regions {
  public:
-  static constexpr u64 least = u64(64) << 10, most = u64(8) << 20;
+  static constexpr u64 most = u64(8) << 20;
+  static bool holds(u64 bytes) { return bytes >= u64(64) << 10 && bytes < most; }
 
   // Null where the system gives no memory.
   void* take(u64 bytes) {
@@ -112,8 +113,7 @@ class CpuDevice final : public Device {
     if (bytes == 0) return Buffer();
     Memory m = memory();
     void* p = MAP_FAILED;
-    const bool shared = bytes >= Regions::least && bytes < Regions::most;
-    if (shared) {
+    if (Regions::holds(bytes)) {
       if (void* q = regions_.take(bytes)) return Buffer(this, q, bytes);
     } else if (bytes <= m.total) {
       p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -127,7 +127,7 @@ class CpuDevice final : public Device {
     return Buffer(this, p, bytes);
   }
   void release(void* data, u64 bytes) override {
-    if (bytes >= Regions::least && bytes < Regions::most) return regions_.give_back(data, bytes);
+    if (Regions::holds(bytes)) return regions_.give_back(data, bytes);
     FEWBIT_CHECK(munmap(data, bytes) == 0, "munmap of %llu bytes", static_cast<unsigned long long>(bytes));
   }
   void upload(void* to, const void* from, u64 bytes) override { copy(to, from, bytes); }

@@ -14,13 +14,7 @@ template <Scale S>
 struct UnitScales {
   static constexpr bool by_16 = S == Scale::k16 || S == Scale::k16m;
   static constexpr bool has_sub = by_16 || S == Scale::k32 || S == Scale::k32d || S == Scale::k32m;
-  static constexpr int words = S == Scale::g128                      ? 1
-                               : S == Scale::g64                     ? 2
-                               : S == Scale::g32                     ? 4
-                               : S == Scale::g32m                    ? 8
-                               : S == Scale::k16                     ? 5
-                               : S == Scale::k32 || S == Scale::k32d ? 3
-                                                                     : 6;
+  static constexpr int words = scale_bytes(S) / 32;  // of two of the unit's 16 rows
   u32 v[words];
 
   __device__ __forceinline__ void load(u32 at, int g) {
