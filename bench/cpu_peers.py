@@ -57,17 +57,22 @@ class Ours:
     def __init__(self, a, model, env):
         self.a, self.model, self.env, self.more = a, model, env, {}
 
+    def note(self, key, r):
+        """The ceilings that this run measured beside its speed."""
+        self.cpu = r["cpu"]
+        self.more.setdefault(key, []).append(r)
+
     def once(self, what):
         f, m = self.a.fewbit, self.model
         found = {}
         if "tg" in what:
             for r in lines([f, "bench", "-m", m, "-p", "0", "-n", str(self.a.tg), "-r", "1", "-t", "1,2", "-o", "jsonl"], self.env):
                 found["tg", r["n_threads"]] = r["avg_ts"]
-                self.more.setdefault(("tg", r["n_threads"]), []).append((r["ceiling_read_gb_s"], r["bytes_per_token"]))
-                self.cpu = r["cpu"]
+                self.note(("tg", r["n_threads"]), r)
         if "pp" in what:
             for r in lines([f, "bench", "-m", m, "-p", "512", "-n", "0", "-r", "1", "-t", "2", "-o", "jsonl"], self.env):
                 found["pp", 2] = r["avg_ts"]
+                self.note(("pp", 2), r)
         if "bseq" in what:
             for r in lines([f, "batched-bench", "-m", m, "-npp", "1", "-ntg", "16", "-npl", "8", "-r", "1", "-t", "2", "-o", "jsonl"], self.env):
                 found["bseq", 2] = r["speed_tg"]
@@ -142,9 +147,13 @@ def run_type(a, kind):
                 row["ratio"] = min(ratios.values())
             row["bar"] = bar(kind, what, set_name == "native")
             if key in our.more:
-                read = statistics.median(x[0] for x in our.more[key])
-                row["read_gb_s"] = round(read, 1)
-                row["share_of_read"] = round(row["tok_s"] * our.more[key][0][1] * 1e-9 / read, 3)
+                def median(name):
+                    return statistics.median(x[name] for x in our.more[key])
+                if what == "tg":
+                    row["read_gb_s"] = round(median("ceiling_read_gb_s"), 1)
+                    row["share_of_read"] = round(row["tok_s"] * median("bytes_per_token") * 1e-9 / median("ceiling_read_gb_s"), 3)
+                row["int8_gops"] = round(median("int8_gops"))
+                row["share_of_int8"] = round(median("share_of_int8"), 3)
             row["reached"] = row.get("ratio", 0) >= row["bar"] or (what == "tg" and row.get("share_of_read", 0) >= 0.85)
             row.update(cpu=getattr(our, "cpu", ""), commit=commit, date=time.strftime("%Y-%m-%d"))
             with open(a.out, "a") as f:

@@ -63,15 +63,28 @@ StateSpec Model::state() const {
   return s;
 }
 
+// The embedding is the head, too.
+bool Model::tied() const {
+  return std::none_of(storage_.weights.begin(), storage_.weights.end(), [](const auto& w) { return w.name == "output.weight"; });
+}
+
 u64 Model::bytes_per_token() const {
   u64 n = state().recurrent_bytes();
-  bool tied = std::none_of(storage_.weights.begin(), storage_.weights.end(), [](const auto& w) { return w.name == "output.weight"; });
   for (const kernel::Weight& w : storage_.weights) {
-    if (w.name == "token_embd.weight" && !tied) {
+    if (w.name == "token_embd.weight" && !tied()) {
       n += w.bytes / u64(w.rows);
     } else {
       n += w.experts > 1 ? w.bytes / u64(w.experts) * u64(config_.experts.used) : w.bytes;
     }
+  }
+  return n;
+}
+
+u64 Model::macs_per_token() const {
+  u64 n = 0;
+  for (const kernel::Weight& w : storage_.weights) {
+    if (w.name == "token_embd.weight" && !tied()) continue;
+    n += u64(w.rows * w.cols) * u64(w.experts > 1 ? config_.experts.used : 1);
   }
   return n;
 }

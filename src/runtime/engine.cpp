@@ -158,6 +158,7 @@ Status EngineImpl::load() {
   info_.type = describe(*model_, info_.parameters);
   info_.file_bytes = p_.file.file_bytes();
   info_.bytes_per_token = model_->bytes_per_token();
+  info_.macs_per_token = model_->macs_per_token();
   info_.vocab = c.n_vocab;
   info_.hidden = c.n_embd;
   info_.layers = c.n_layers;

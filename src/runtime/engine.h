@@ -64,6 +64,7 @@ struct ModelInfo {
   i64 parameters = 0;
   u64 file_bytes = 0;
   u64 bytes_per_token = 0;  // weights and recurrent state read for one decoded token (KV not counted)
+  u64 macs_per_token = 0;   // multiplications of weights for one decoded token, the head's included
   int vocab = 0, hidden = 0, layers = 0, n_ctx_train = 0;
 };
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/cpu_features.h"
 #include "kernel/ceiling.h"
+#include "kernel/int8_peak.h"
 
 namespace fewbit::cli {
 
@@ -121,6 +122,10 @@ static Status bench_one(const BenchOptions& o, const runtime::EngineOptions& eo,
   FEWBIT_TRY(auto prepared, runtime::prepare(eo));
   // The probe's memory is many times the last cache: it is used and given back before the model takes its own.
   FEWBIT_TRY(kernel::Ceiling ceiling, kernel::measure_ceiling(*prepared.device, 0.6, &Cancel::flag()));
+  f64 peak = 0;  // of the kernels' own instruction set
+  if (ThreadPool* p = prepared.device->pool()) {
+    for (const kernel::Int8Peak& x : kernel::measure_int8_peak(*p)) peak = x.gops;
+  }
   const f64 load_start = now_s();
   FEWBIT_TRY(auto engine, ModelOptions::load(std::move(prepared)));
   const f64 load_seconds = now_s() - load_start;
@@ -166,6 +171,11 @@ static Status bench_one(const BenchOptions& o, const runtime::EngineOptions& eo,
              {"ceiling_read_gb_s", ceiling.read_gb_s}};
     row["read_gb_s"] = decode ? Json(mean * f64(info.bytes_per_token) * 1e-9) : Json();
     row["share_of_read"] = decode ? Json(mean * f64(info.bytes_per_token) * 1e-9 / ceiling.read_gb_s) : Json();
+    // Of a prompt only the last token needs the head.
+    const f64 head = f64(info.vocab) * info.hidden, macs = f64(info.macs_per_token);
+    const f64 all = (macs - head) * (c.prompt + c.gen) + head * (c.gen + (c.prompt > 0));
+    row["int8_gops"] = peak > 0 ? Json(peak) : Json();
+    row["share_of_int8"] = peak > 0 ? Json(2 * all * mean / (c.prompt + c.gen) * 1e-9 / peak) : Json();
     out.row(row);
   }
   return {};

@@ -6,6 +6,7 @@
 #include "app/cli/common.h"
 #include "app/cli/values.h"
 #include "base/cpu_features.h"
+#include "kernel/int8_peak.h"
 
 namespace fewbit::cli {
 
@@ -41,9 +42,16 @@ void add_ceiling(CLI::App& app, Run& run) {
                       {"copy_gb_s", c.copy_gb_s},
                       {"barrier_us", c.barrier_us},
                       {"launch_us", c.launch_us}});
+      std::string peaks;
+      if (ThreadPool* pool = device->pool()) {
+        for (const kernel::Int8Peak& p : kernel::measure_int8_peak(*pool)) {
+          rows.back()["int8_gops"][isa_name(p.set)] = p.gops;
+          peaks += fmt::format(", int8 {} {:.0f} GOP/s", isa_name(p.set), p.gops);
+        }
+      }
       if (!o->json) {
-        fmt::print("{}  {} threads: read {:.1f} GB/s, copy {:.1f} GB/s (read + written), barrier {:.2f} us{}\n", device->name(), t,
-                   c.read_gb_s, c.copy_gb_s, c.barrier_us, c.launch_us > 0 ? fmt::format(", launch {:.2f} us", c.launch_us) : "");
+        fmt::print("{}  {} threads: read {:.1f} GB/s, copy {:.1f} GB/s (read + written), barrier {:.2f} us{}{}\n", device->name(), t,
+                   c.read_gb_s, c.copy_gb_s, c.barrier_us, c.launch_us > 0 ? fmt::format(", launch {:.2f} us", c.launch_us) : "", peaks);
       }
     }
     if (o->json) fmt::print("{}\n", rows.dump(2));
