@@ -29,7 +29,7 @@ TERNARY = {"PQ2_0", "PTQ1_0", "Q2_0", "TQ1_0", "TQ2_0", "I2_S"}
 
 def bar(kind, what, vnni):
     """The least ratio that we want to reach."""
-    group = "ternary" if kind in TERNARY else "q1" if kind == "Q1_0" else "iq" if kind.startswith("IQ") else "other"
+    group = "ternary" if kind in TERNARY else "q1" if kind == "Q1_0" else "iq" if kind[:3] in ("IQ1", "IQ2", "IQ3") else "other"
     if what == "tg":
         return {"ternary": (1.3, 1.8), "q1": (1.5, 2.5), "iq": (2.0, 2.5), "other": (1.2, 1.2)}[group][vnni]
     if what == "bseq":
