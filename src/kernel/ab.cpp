@@ -30,7 +30,7 @@ Ratio ratio_of(const std::vector<f64>& ratios, u64 seed) {
 
 }  // namespace
 
-AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed) {
+AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed, f64 floor) {
   AbResult result;
   std::vector<f64> ab, aa, a, b;
   for (const Round& r : rounds) {
@@ -45,7 +45,7 @@ AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed) {
   result.seconds_a = median(a);
   result.seconds_b = median(b);
   // The control shows what this machine calls different when nothing is: a difference must lie outside its interval too.
-  const f64 floor_low = std::min(1.0, result.control.low), floor_high = std::max(1.0, result.control.high);
+  const f64 floor_low = std::min(1.0 - floor, result.control.low), floor_high = std::max(1.0 + floor, result.control.high);
   if (result.ratio.low > floor_high) result.verdict = AbResult::a_faster;
   if (result.ratio.high < floor_low) result.verdict = AbResult::b_faster;
   return result;
@@ -72,7 +72,7 @@ AbResult compare(Contestant& a, Contestant& b, const AbOptions& options) {
     for (f64* t : {&r.a, &r.b, &r.control_a, &r.control_b}) *t /= times;
     rounds.push_back(r);
   }
-  AbResult result = judge_rounds(rounds, options.seed);
+  AbResult result = judge_rounds(rounds, options.seed, options.floor);
   result.same_bits = bits_a == bits_b;
   return result;
 }

@@ -26,6 +26,7 @@ struct AbOptions {
   int pairs = 101;      // rounds of A B B A
   f64 seconds = 0.002;  // at least this much per timing
   u64 seed = 1;         // of the bootstrap
+  f64 floor = 0;        // differences up to this share count as none
 };
 
 struct Ratio {
@@ -44,7 +45,7 @@ struct AbResult {
 struct Round {
   f64 a = 0, b = 0, control_a = 0, control_b = 0;
 };
-AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed);
+AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed, f64 floor = 0);
 
 AbResult compare(Contestant& a, Contestant& b, const AbOptions& options);
 
@@ -58,12 +59,22 @@ struct AbShape {
   i64 experts = 0;   // how many are used at once
   int panel = 0;     // columns that a tile of 16 rows is multiplied with at once, at most (0 = as the kernel prefers)
   bool cold = true;  // weights that do not fit in three times the last cache
-  f64 planted = 0;   // part of the rows that is done twice, to see whether it is noticed
+  f64 planted = 0;   // part of the rows (on a GPU: of the launches) that is done twice, to see whether it is noticed
 };
-// Names of the kernels that this machine can run for a type: "gemv.PQ2_0/avx2.bits2.r16", ...
+// Names of the kernels that this processor can run for a type: "gemv.PQ2_0/avx2.bits2.r16", ...
 std::vector<std::string> kernel_names(Type type);
 // `kernel`: such a name; or what follows its '/', or only the instruction set (then its packed layout, if it has one for the type).
 // Error: no such kernel here.
 Result<std::unique_ptr<Contestant>> cpu_contestant(Device& device, const std::string& kernel, const AbShape& shape);
+
+// ---- products on a GPU -----------------------------------------------------------------------------------------------------------
+
+namespace cuda {  // kernel/cuda, or none in a build without CUDA
+// What multiplies a format there: "auto.b2.g128.PQ2_0" (what a model gets), "matvec...." (by eights at every width), "wide....".
+std::vector<std::string> kernel_names(Device& device, Type type);
+// `kernel`: such a name, its first word, or a format (then "auto").  A format in it goes before the shape's, so that formats can be
+// compared.  Error: no such kernel for the format, the operation or the width.
+Result<std::unique_ptr<Contestant>> contestant(Device& device, const std::string& kernel, const AbShape& shape);
+}  // namespace cuda
 
 }  // namespace fewbit::kernel

@@ -51,6 +51,14 @@ TEST(Ab, FindsTwoPerCentOnAWanderingClockAndNothingWhereNothingIs) {
   EXPECT_LE(false_alarms, 1);
 }
 
+TEST(Ab, ARatioBelowTheFloorIsNoDifference) {
+  std::vector<Round> rounds;
+  for (int i = 0; i < 31; i++) rounds.push_back({1, 1.008 + 0.0001 * (i % 3), 1, 1 + 0.0001 * (i % 3)});
+  EXPECT_EQ(judge_rounds(rounds, 1).verdict, AbResult::a_faster);
+  EXPECT_EQ(judge_rounds(rounds, 1, 0.01).verdict, AbResult::no_difference);
+  EXPECT_EQ(judge_rounds(rounds, 1, 0.005).verdict, AbResult::a_faster);
+}
+
 TEST(Ab, ARatioInsideTheControlsIntervalIsNoDifference) {
   std::vector<Round> rounds;
   for (int i = 0; i < 31; i++) {

@@ -8,7 +8,7 @@
 
 namespace fewbit::kernel::cuda {
 
-int wide_choice = 0;
+int wide_choice = 0, narrow_choice = 0;
 
 namespace {
 
@@ -60,7 +60,7 @@ int full_items(int tiles, int blocks) {
 
 // One column of a large matrix.
 bool launch_one(Ctx& ctx, const MvArgs& a, int layout, u64 bytes, const std::string& shape) {
-  if (a.cols != 1 || a.ids || a.tiles < 2 * device_of(ctx).sms()) return false;
+  if (narrow_choice < 0 || a.cols != 1 || a.ids || a.tiles < 2 * device_of(ctx).sms()) return false;
   const int warps = slab_count(a.units);
   const MvOne one = mv_one(layout, a.units, warps);
   if (!one.kernel || one.smem > u32(device_of(ctx).max_smem())) return false;

@@ -22,6 +22,8 @@ void moe_down(Ctx&, const Weight& down, const Act& a, const i32* ids, const f32*
 u64 matmul_scratch_bytes(int max_cols, int max_n);
 // Which kernel multiplies more than 32 columns: 0 the faster one, 1 the wide one wherever it is there, -1 the mat-vec (same bits).
 extern int wide_choice;
+// Which multiplies up to 8: 0 one made for the width where there is one, -1 the mat-vec (same bits).
+extern int narrow_choice;
 // attention.cu
 void attention(Ctx&, const Batch&, const AttentionArgs&);
 u64 attention_scratch_bytes(int max_cols, int n_q_heads, int head_dim, int max_context);
