@@ -25,8 +25,11 @@ pack)
   ;;
 verify)
   run "$pack/cuda_check" verify
-  run "$pack/fewbit" verify --device cuda -o csv | awk -F, 'NR > 1 { n[$6]++ } $6 == "MISSING" { types[$2] } END { s = ""; for (t in types) s = s " " t
-    printf "{\"stage\":\"verify\",\"ok\":%d,\"fail\":%d,\"missing\":%d,\"missing_types\":\"%s\"}\n", n["OK"], n["FAIL"], n["MISSING"], s }'
+  counts() { awk -F, -v "what=$1" 'NR > 1 { n[$6]++ } $6 == "NOT OFFERED" { types[$2] } END { s = ""; for (t in types) s = s " " t
+    printf "{\"stage\":\"verify\",\"rows\":\"%s\",\"ok\":%d,\"fail\":%d,\"missing\":%d,\"not_offered\":\"%s\"}\n", what, n["OK"], n["FAIL"], n["MISSING"], s
+    exit n["FAIL"] + n["MISSING"] > 0 }'; }
+  run "$pack/fewbit" verify --device cuda -o csv | counts cases
+  run "$pack/fewbit" verify --device cuda --mutate --every 7 -o csv | counts "faults in each 7th case"
   ;;
 sanitize)
   for tool in memcheck racecheck; do

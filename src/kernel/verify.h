@@ -10,7 +10,8 @@
 
 namespace fewbit::kernel {
 
-enum class Verdict { ok, fail, missing };
+// missing: a kernel that the table should have; not_offered: one that this kind of device leaves to the CPU (see verify.cpp).
+enum class Verdict { ok, fail, missing, not_offered };
 
 struct VerifyRow {
   std::string op, type, shape, kernel;
@@ -30,7 +31,7 @@ struct VerifyOptions {
 
 struct VerifyCount {
   std::string name;  // "" for all rows, else a class of mutation
-  int ok = 0, fail = 0, missing = 0;
+  int ok = 0, fail = 0, missing = 0, not_offered = 0;
 };
 
 struct VerifyReport {

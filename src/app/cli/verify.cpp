@@ -17,7 +17,10 @@ struct VerifyCommand {
   bool exact = false, all = false, quick = false;
 };
 
-static const char* status(kernel::Verdict v) { return v == kernel::Verdict::ok ? "OK" : v == kernel::Verdict::fail ? "FAIL" : "MISSING"; }
+static const char* status(kernel::Verdict v) {
+  static constexpr const char* names[] = {"OK", "FAIL", "MISSING", "NOT OFFERED"};
+  return names[int(v)];
+}
 
 static Json json_row(const kernel::VerifyRow& r) {
   return {{"op", r.op},           {"type", r.type},           {"shape", r.shape},
@@ -63,10 +66,11 @@ static Status verify_command(VerifyCommand& o) {
   Json counts = Json::object();
   int failed = 0, rows = 0;
   for (const kernel::VerifyCount& c : report.counts) {
-    counts[c.name.empty() ? "all" : c.name] = {{"ok", c.ok}, {"fail", c.fail}, {"missing", c.missing}};
-    if (c.name.empty()) failed = c.fail, rows = c.ok + c.fail + c.missing;
+    counts[c.name.empty() ? "all" : c.name] = {{"ok", c.ok}, {"fail", c.fail}, {"missing", c.missing}, {"not_offered", c.not_offered}};
+    if (c.name.empty()) failed = c.fail, rows = c.ok + c.fail + c.missing + c.not_offered;
     if (o.output == "md") {
-      fmt::print("{}: {} OK, {} FAIL, {} MISSING{}\n", c.name.empty() ? "all" : c.name, c.ok, c.fail, c.missing,
+      fmt::print("{}: {} OK, {} FAIL, {} MISSING{}{}\n", c.name.empty() ? "all" : c.name, c.ok, c.fail, c.missing,
+                 c.not_offered ? fmt::format(", {} NOT OFFERED", c.not_offered) : "",
                  o.options.mutate ? " (OK = the fault was caught)" : "");
     }
   }
