@@ -7,7 +7,8 @@
 //          T = 2 shares the activation registers between two tiles; T = 1 spreads matrices of few rows over more blocks, and the last items
 //          of a large one, so that a few blocks need not do whole items alone.
 // Sums     a warp leaves its slab's part of an item in shared memory and goes on; the parts are added while the next item is multiplied, so
-//          no warp waits for another.
+//          no warp waits for another.  Every lane arrives for its own stores: it costs no more than one lane for all behind a __syncwarp(),
+//          through which compute-sanitizer's racecheck sees no order.
 // Order    per slab in order of K; slabs in order.  Depends on K alone: the same column gives the same bits in any launch.
 // Early    the rings fill before the predecessor has finished (weights never change); activations are read after early_wait().
 #pragma once
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
   Ring<stage, depth> ring(shared + Shape::ring_at(warp), barriers + warp * depth * 8, lane);
   f32* sums = reinterpret_cast<f32*>(barriers + warps * depth * 8 + 16);
   const u32 done = u32(__cvta_generic_to_shared(barriers + warps * depth * 8));  // all warps have left their part of an item
-  if (threadIdx.x == 0) barrier_init(done, u32(warps));
+  if (threadIdx.x == 0) barrier_init(done, u32(32 * warps));
   __syncthreads();
 
   early_launch();
@@ -276,8 +277,7 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
       for (int n = 0; n < NC; n++)
 #pragma unroll
         for (int h = 0; h < 2; h++) buffer[(((warp * T + i) * NC + n) * 2 + h) * 32 + lane] = acc[i][n][h];
-    __syncwarp();
-    if (lane == 0) barrier_arrive(done);
+    barrier_arrive(done);
     number++, last_item = item, last_group = group_at;
     item += int(gridDim.x);
     if (first_tile(item) >= a.tiles) item = int(blockIdx.x), group_at += int(gridDim.y);

@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(32 * WARPS, WARPS == 4 ? 4 : 2) matvec_one_ker
   Ring<Shape::stage, Shape::depth> ring(shared + warp * Shape::depth * Shape::stage, barriers + warp * Shape::depth * 8, lane);
   f32* sums = reinterpret_cast<f32*>(shared + Shape::sums_at(warps, a.units));
   if (threadIdx.x < Shape::zeros / 16) put_shared(zero + 16 * threadIdx.x, make_uint4(0, 0, 0, 0));
-  if (threadIdx.x == 0) barrier_init(done, u32(warps));
+  if (threadIdx.x == 0) barrier_init(done, u32(32 * warps));
   __syncthreads();
   early_launch();
 
@@ -244,8 +244,7 @@ __global__ void __launch_bounds__(32 * WARPS, WARPS == 4 ? 4 : 2) matvec_one_ker
     }
     if (!more) break;
     sums[((number & 1) * warps + warp) * 32 + lane] = acc;
-    __syncwarp();
-    if (lane == 0) barrier_arrive(done);
+    barrier_arrive(done);
     number++, last = tile, before = next_before;
   }
   for_rows(a.rows, a.n_rows, 1, [&](const RowsProduct& p, int row, int) { row_product(p, row, 0, sums + 2 * warps * 32); });

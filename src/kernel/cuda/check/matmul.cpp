@@ -215,7 +215,12 @@ void check_wide(Rig& rig) {
 
 void check_matmul(Rig& rig, bool quick) {
   Random random(11);
-  if (!quick) check_decode(rig);
+  if (quick) {  // the kernels of one column and of many once each
+    for (Type type : {Type::PQ2_0, Type::Q1_0}) products(rig, random, type, 4304, 256, false, {1});
+    for (Type type : {Type::PQ2_0, Type::IQ2_XS, Type::Q4_K}) wide(rig, random, type, 200, 768, {64});
+  } else {
+    check_decode(rig);
+  }
   for (Type type : types) {
     const i64 block = format_info(type).block;
     products(rig, random, type, 45, block >= 128 ? 3 * block : std::max<i64>(8, 5 * block) / 8 * 8, true, {1, 3, 8});
