@@ -1,4 +1,4 @@
-// How an Act of layout q8_32 (or q8_128, token8) lies on the GPU: in the order of the B registers of mma.m16n8k32.
+// How an Act of layout q8_32 (or q8_128, q8_256, token8) lies on the GPU: in the order of the B registers of mma.m16n8k32.
 //
 // Columns go in groups of 8, inputs in units of 128; a block of 1280 bytes per (group, unit), stored [group][unit]:
 //
@@ -11,17 +11,25 @@
 //
 // With more than 32 columns an image for the wide kernel (gemm.cuh) follows, per tile of 128 columns and unit, [tile][unit]:
 //
-//   bytes     0 .. 32767   q (q8_128: s q) as f16, two halves of 64 inputs: row = column (128 bytes), 16-byte chunk c at c ^ (column % 8).
+//   bytes     0 .. 32767   f16, two halves of 64 inputs: row = column (128 bytes), 16-byte chunk c at c ^ (column % 8).
 //                          Group of 16 inputs: chunk 2 g holds inputs (4t, 4t+2) at 4t, chunk 2 g + 1 inputs (4t+1, 4t+3)
-//   bytes 32768 .. 34815   f32 d[half of the columns][k-step][column], columns in the order of wgmma's accumulators (act_image_d_of);
-//                          q8_128: 2^e, the same for every k-step
-//   bytes 34816 .. 36863   sums as f16, per column 16 bytes: two per k-step
+//   bytes 32768 .. 34815   f32 d[k-step][column], columns in the order of wgmma's accumulators (act_image_d_of)
+//   bytes 34816 .. 38911   f16 sums: row = column (32 bytes), 16-byte chunk of part p at p ^ (column / 4 % 2): two per k-step
+//
+// q8_32, token8: the f16 are q, d is the scale, the sums are of q and their second part is zero.
+// q8_128, q8_256: the f16 are the inputs themselves (s q 2^e) and d is 1, unless 2^e lies beyond what f16 can hold: then d, the same for
+// every k-step, is the power of two that is left.  A sum's parts are its lowest five bits and the rest.
 #pragma once
 #include "format/portable.h"
 
 namespace fewbit::kernel::cuda {
 
 inline constexpr int act_block = 1280, act_d_at = 1024;
+
+// The most that the sums of |s q| of q8_128 and q8_256 may be.  Times a weight's largest integer they stay below 2^24, so that f32 sums are
+// exact in any order: over 128 inputs for 135 (IQ1, Q3_K) and 1333 (IQ2), over 32 inputs for 4096 (Q6_K, IQ4_XS).
+FEWBIT_FN constexpr int act_most_of_128(bool is_256) { return is_256 ? 12585 : 124275; }
+FEWBIT_FN constexpr int act_most_of_32(bool is_256) { return is_256 ? 4095 : 65024; }
 
 FEWBIT_FN constexpr int act_units(int n) { return (n + 127) / 128; }
 FEWBIT_FN constexpr int act_n_of_column(int c) { return c < 4 ? 2 * c : 2 * (c - 4) + 1; }
@@ -38,11 +46,16 @@ FEWBIT_FN constexpr int act_sum_of(int c, int j) { return act_d_at + 32 * c + 16
 
 FEWBIT_FN constexpr u64 act_q8_bytes(int n, int cols) { return u64((cols + 7) / 8) * u64(act_units(n)) * act_block; }
 
-inline constexpr int act_image_d_at = 32768, act_image_sums_at = 34816, act_image_sums = 2048, act_image_block = 36864;
+inline constexpr int act_image_d_at = 32768, act_image_sums_at = 34816, act_image_sums = 4096, act_image_block = 38912;
 // Offset of d: a lane with columns 8 n + 2 t, 8 n + 2 t + 1 finds those of n and n + 1 (n even) in 16 bytes.
 FEWBIT_FN constexpr int act_image_d_of(int c, int j) {
-  return act_image_d_at + c % 128 / 64 * 1024 + j * 256 + c % 64 / 16 * 64 + c % 8 / 2 * 16 + c / 8 % 2 * 8 + c % 2 * 4;
+  return act_image_d_at + j * 512 + c % 128 / 64 * 256 + c % 64 / 16 * 64 + c % 8 / 2 * 16 + c / 8 % 2 * 8 + c % 2 * 4;
 }
+FEWBIT_FN constexpr int act_image_sum_of(int c, int j, int part) {
+  return act_image_sums_at + c % 128 * 32 + ((part ^ c / 4 % 2) << 4) + 4 * j;
+}
+// 2^e that f16 holds exactly together with s q (at most 2032) and the sums of 16.
+inline constexpr int act_image_min_e = -24, act_image_max_e = 1;
 FEWBIT_FN constexpr bool act_has_image(int cols) { return cols > 32; }
 FEWBIT_FN constexpr u64 act_image_at(int units, int cols) { return (act_q8_bytes(units * 128, cols) + 1023) / 1024 * 1024; }
 FEWBIT_FN constexpr u64 act_image_block_at(int units, int cols, int col, int unit) {

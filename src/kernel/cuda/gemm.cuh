@@ -1,20 +1,20 @@
 // y = W a for many columns (prefill): Hopper's wgmma on exact integers held in f16.
 //
-// Why f16   an activation has one scale per 32 inputs, so sums are promoted to f32 every 32 inputs.  With int8 operands that costs an
-//           int-to-float (or a subtraction) and a multiply-add per sum; f16 operands leave f32 sums and cost the multiply-add alone, and
-//           a sub-block's integer factor can go into the weight: level * sub is an integer up to 2048, exact in f16.  Products and sums
-//           of 32 are integers below 2^24, exact in f32, so every column has the bits that the mat-vec gives (same float order,
-//           matvec.cuh).
-// Tile      128 rows x 128 columns by 2 warpgroups of 64 rows.  A stage is one unit (128 inputs).  A warp unpacks the weights of its own 16
-// rows into registers (the A
+// Why f16   a sub-block's integer factor goes into the weight: level * sub is an integer up to 2048, exact in f16.  Activations of layout
+//           q8_128 and q8_256 are integers times a power of two, so small that every sum over 128 inputs is exact in f32 (act_layout.h).
+//           The image holds them as they are, so that a sum needs one multiply-add per weight's scale, by that scale; int8 operands would
+//           also need an int-to-float and the activations' own scale.  Sums are exact and the steps between are those of the mat-vec
+//           (unit_dot.cuh), so every column has its bits.
+// Planes    level * sub of Q6_K and IQ4_XS needs 12 bits: the level's lowest bit is multiplied apart, and sums are exact over 32 inputs
+// only. by_32     activations of layout q8_32 (weights that need more than these sums allow): the image holds q, and every 32 inputs their
+//           scales are read from shared memory and multiplied by.
+// Tile      128 rows x 128 columns by 2 warpgroups of 64 rows.  A warp unpacks the weights of its own 16 rows into registers (the A
 //           operand), so they never pass through shared memory unpacked; B comes as an image that the quantiser wrote (act_layout.h),
 //           ready for the 128-byte swizzle.
-// Overlap   a step multiplies 64 of the columns into an accumulator of its own; meanwhile the step before is promoted and the next weights
-//           are unpacked.  A step is a k-step, or, `whole`, a weight's scale block (64 or 128 inputs): activations of layout q8_128 have
-//           scales that are integers times a power of two per 128, the integers are in the image, and such sums (of levels up to 2) are
-//           exact too.
-// Copies    a third warpgroup fetches stages ahead with bulk copies and gives its registers to the others.  Two blocks with neighbouring
-//           rows share every image: each fetches a half for both.
+// Overlap   a warpgroup multiplies a step (the inputs of one scale, at most a unit of 128) and unpacks the next one's weights meanwhile;
+//           while it waits and adds up, the other one multiplies.
+// Copies    a third warpgroup fetches units ahead with bulk copies and gives its registers to the others.  Two blocks with neighbouring
+//           rows share every image: each fetches a half for both.  Weights have slots of their own: they are needed a unit earlier.
 // Work      a tile's sum over K is cut at slab borders into pieces; each pair of blocks takes an equal run of pieces, so that no wave is
 //           ragged.  A run that ends inside a tile does that tile first, and leaves the totals to the pair with the rest, which does it
 //           last and goes on from them: the order of the slabs stays.
@@ -39,19 +39,22 @@ struct GemmArgs {
 
 inline constexpr u64 gemm_part_bytes = 128 * 128 * sizeof(f32);  // totals of a tile, at most
 
-template <Code C, Scale S, bool whole>
+template <Code C, Scale S, bool by_32>
 struct GemmShape {
-  static constexpr int groups = 2, halves = 2;  // warpgroups; times 64 columns
-  static constexpr int columns = 64 * halves, tiles = 4 * groups, workers = 128 * groups, threads = workers + 128;
-  static constexpr int unit = code_bytes(C) + scale_bytes(S);
-  // A stage: sums where there are minima (first, as a multiply by zero reaches behind them: what follows must be finite f16), q of inputs
-  // 0..63, of 64..127, scales; then the weights.
-  static constexpr int q = 128 * columns, sums = has_min(S) ? 16 * columns : 0, d = 16 * columns;
-  static constexpr int q_at = sums, d_at = q_at + 2 * q, image = d_at + d;
-  static constexpr int stage = (image + tiles * unit + 1023) / 1024 * 1024;
+  static constexpr int groups = 2, columns = 128;  // warpgroups; of a tile
+  static constexpr int tiles = 4 * groups, workers = 128 * groups, threads = workers + 128;
+  static constexpr int unit = code_bytes(C) + scale_bytes(S), weights = tiles * unit;
+  // An image: sums where there are minima, q of inputs 0..63, of 64..127, scales.
+  static constexpr int sums = has_min(S) ? act_image_sums : 0, q = 128 * columns, d = by_32 ? 16 * columns : 4 * columns;
+  static constexpr int q_at = sums, d_at = q_at + 2 * q, image = d_at + d, stage = (image + 1023) / 1024 * 1024;
   static constexpr int totals = 64 * groups * columns * 4;
-  static constexpr int stages = (227 * 1024 - 2048 - totals) / stage > 4 ? 4 : (227 * 1024 - 2048 - totals) / stage;
-  static constexpr size_t smem = 1024 + size_t(stages) * stage + totals + 128;
+  static constexpr int slots = C == Code::b8 && has_min(S) ? 2 : 3;  // of weights
+  static constexpr int room = 227 * 1024 - 2048 - totals - slots * weights;
+  static constexpr int stages = room / stage > 4 ? 4 : room / stage;
+  // Shared memory from a multiple of 1024: images, totals, weights, barriers: an image is there, may go; weights are there, may go.
+  static constexpr u32 totals_at = u32(stages * stage), weights_at = totals_at + totals, full = weights_at + u32(slots * weights);
+  static constexpr u32 empty = full + 8 * stages, w_full = empty + 8 * stages, w_empty = w_full + 8 * slots;
+  static constexpr size_t smem = 1024 + w_empty + 8 * slots;
 };
 
 // The run of pieces of a pair of blocks, tile by tile from the last.
@@ -79,9 +82,9 @@ __device__ __forceinline__ void workers_sync() {
   asm volatile("bar.sync 1, %0;" ::"n"(workers) : "memory");
 }
 
-// The last warpgroup asks for stage after stage: one thread of each warp, a quarter of the copies.
+// The last warpgroup asks for unit after unit: one thread of each warp, two for images and two for weights.
 template <class Shape>
-__device__ __forceinline__ void gemm_fetch(const GemmArgs& a, u32 base, u32 full, u32 empty, int rank, int quarter) {
+__device__ __forceinline__ void gemm_fetch(const GemmArgs& a, u32 base, int rank, int quarter) {
   constexpr int tiles = Shape::tiles;
   const u32 tile_bytes = u32(a.units) * Shape::unit;
   u32 slot = 0, phase = 1;
@@ -91,28 +94,36 @@ __device__ __forceinline__ void gemm_fetch(const GemmArgs& a, u32 base, u32 full
     int index = 0;
     while (index + 1 < a.n && rows >= a.p[index + 1].tile0) index++;
     const MvProduct& p = a.p[index];
-    const int tile = ((rows - p.tile0) * 2 + rank) * tiles, beyond = a.tiles[index] - 1 - tile;
-    const u8* weights = p.w + i64(tile) * tile_bytes;
-    const int first = columns * Shape::columns % 128 / 64;  // half of an image tile
-    const u8* image = p.act + act_image_at(a.units, a.cols) + u64(columns * Shape::columns / 128) * u64(a.units) * act_image_block;
-    for (int u = run.border(run.piece0); u < run.border(run.piece1); u++) {
-      const u32 bar = full + 8 * slot, at = base + slot * Shape::stage;
-      barrier_wait_asleep(empty + 8 * slot, phase);
-      const u8* from = image + u64(u) * act_image_block;
-      if (quarter == 0) {
-        barrier_expect(bar, u32(Shape::image + tiles * Shape::unit));
-        bulk_copy_both(at + u32(Shape::q_at + rank * Shape::q), from + rank * 16384 + first * 8192, Shape::q, bar);
-      } else if (quarter == 1 && rank == 0) {
-        bulk_copy_both(at + Shape::d_at, from + act_image_d_at + first * 1024, Shape::d, bar);
-      } else if (quarter == 1 && Shape::sums > 0) {
-        bulk_copy_both(at, from + act_image_sums_at + first * 1024, Shape::sums, bar);
+    const int u0 = run.border(run.piece0), u1 = run.border(run.piece1);
+    if (quarter < 2) {
+      const u8* from = p.act + act_image_at(a.units, a.cols) + (u64(columns) * u64(a.units) + u64(u0)) * act_image_block;
+      for (int u = u0; u < u1; u++, from += act_image_block) {
+        const u32 bar = base + Shape::full + 8 * slot, at = base + slot * Shape::stage;
+        barrier_wait_asleep(base + Shape::empty + 8 * slot, phase);
+        if (quarter == 0) {
+          barrier_expect(bar, u32(Shape::image));
+          bulk_copy_both(at + u32(Shape::q_at + rank * Shape::q), from + rank * Shape::q, Shape::q, bar);
+        } else if (rank == 0) {
+          bulk_copy_both(at + Shape::d_at, from + act_image_d_at, Shape::d, bar);
+        } else if (Shape::sums > 0) {
+          bulk_copy_both(at, from + act_image_sums_at, Shape::sums, bar);
+        }
+        if (++slot == Shape::stages) slot = 0, phase ^= 1;
       }
+    } else {
+      const int tile = ((rows - p.tile0) * 2 + rank) * tiles, beyond = a.tiles[index] - 1 - tile;
+      const u8* weights = p.w + i64(tile) * tile_bytes;
+      for (int u = u0; u < u1; u++) {
+        const u32 bar = base + Shape::w_full + 8 * slot, at = base + Shape::weights_at + slot * Shape::weights;
+        barrier_wait_asleep(base + Shape::w_empty + 8 * slot, phase);
+        if (quarter == 2) barrier_expect(bar, u32(Shape::weights));
 #pragma unroll
-      for (int k = 0; k < tiles / 4; k++) {
-        const int i = 4 * k + quarter;
-        bulk_copy(at + Shape::image + i * Shape::unit, weights + i64(min(i, beyond)) * tile_bytes + u64(u) * Shape::unit, Shape::unit, bar);
+        for (int k = 0; k < tiles / 2; k++) {
+          const int i = 2 * k + quarter - 2;
+          bulk_copy(at + u32(i * Shape::unit), weights + i64(min(i, beyond)) * tile_bytes + u64(u) * Shape::unit, Shape::unit, bar);
+        }
+        if (++slot == Shape::slots) slot = 0, phase ^= 1;
       }
-      if (++slot == Shape::stages) slot = 0, phase ^= 1;
     }
   }
 }
@@ -133,7 +144,7 @@ __device__ __forceinline__ void gemm_store(const GemmArgs& a, const MvProduct& p
   }
   f32* y = p.y + i64(columns + 2 * t) * p.ldy + row;
 #pragma unroll 1
-  for (int i0 = 0; i0 < 8 * Shape::halves; i0 += 4, y += 32 * p.ldy) {
+  for (int i0 = 0; i0 < 16; i0 += 4, y += 32 * p.ldy) {
     f32 before[4][4] = {};
     auto each = [&](auto&& f) {
 #pragma unroll
@@ -165,19 +176,21 @@ __device__ __forceinline__ void gemm_store(const GemmArgs& a, const MvProduct& p
 
 #endif
 
-template <Code C, Scale S, bool whole>
-__global__ void __launch_bounds__(GemmShape<C, S, whole>::threads, 1) gemm_kernel(const __grid_constant__ GemmArgs a) {
+template <Code C, Scale S, bool by_32, int planes, bool plain>
+__global__ void __launch_bounds__(GemmShape<C, S, by_32>::threads, 1) gemm_kernel(const __grid_constant__ GemmArgs a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using Shape = GemmShape<C, S, whole>;
-  constexpr int stages = Shape::stages, workers = Shape::workers, halves = Shape::halves;
+  using Shape = GemmShape<C, S, by_32>;
+  constexpr int workers = Shape::workers;
   extern __shared__ u8 raw[];
-  const u32 base = (u32(__cvta_generic_to_shared(raw)) + 1023) & ~1023u, totals_at = base + stages * Shape::stage;
-  const u32 full = totals_at + Shape::totals, empty = full + 8 * stages;
+  const u32 base = (u32(__cvta_generic_to_shared(raw)) + 1023) & ~1023u;
   const int tid = int(threadIdx.x), lane = tid % 32, warp = tid / 32, g = lane / 4, t = lane % 4, rank = int(blockIdx.x) % 2;
 
   early_launch();
   if (tid == 0) {
-    for (int i = 0; i < stages; i++) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, 2 * workers / 32);  // warps of both blocks
+    for (u32 i = 0; i < Shape::stages; i++)  // images go when the warps of both blocks are done with them
+      barrier_init(base + Shape::full + 8 * i, 1), barrier_init(base + Shape::empty + 8 * i, 2 * workers / 32);
+    for (u32 i = 0; i < Shape::slots; i++)
+      barrier_init(base + Shape::w_full + 8 * i, 1), barrier_init(base + Shape::w_empty + 8 * i, workers / 32);
     asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
   }
   cluster_sync();
@@ -185,23 +198,23 @@ __global__ void __launch_bounds__(GemmShape<C, S, whole>::threads, 1) gemm_kerne
   if (tid >= workers) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     const int quarter = __shfl_sync(~0u, warp, 0) - workers / 32;
-    if (elected()) gemm_fetch<Shape>(a, base, full, empty, rank, quarter);
+    if (elected()) gemm_fetch<Shape>(a, base, rank, quarter);
     __syncwarp();
     cluster_sync();  // no block leaves while the other copies into it or arrives at its barriers
     return;
   }
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(240));
 
-  constexpr bool each = S == Scale::g32 || S == Scale::g32m;  // a weight scale per k-step
-  constexpr int kinds = has_min(S) ? 2 : 1;                   // 1: minima
-  constexpr int parts = S == Scale::g64 ? 2 : 1;              // scale blocks of a unit
-  constexpr int span = whole ? 4 / parts : 1;                 // k-steps of a step
-  constexpr int steps = 4 * halves * kinds / span;
-  constexpr int held = whole ? 4 : 2;  // k-steps of which the weights lie in registers
-  const u32 bias = in_register(a.half_bias), totals = totals_at + u32(tid) * 16;
-  u32 slot = 0, phase = 0;
-  f32 acc[halves][32], sum[32 * halves], slab[32 * halves];
-  u32 w[held][8], coming[whole ? 4 : 1][8], minima[2][4];
+  constexpr bool each = S == Scale::g32 || S == Scale::g32m;          // a weight scale per k-step
+  constexpr int parts = S == Scale::g64 ? 2 : 1;                      // scale blocks of a unit
+  constexpr int span = by_32 || each || planes == 2 ? 1 : 4 / parts;  // k-steps of a step
+  constexpr bool two_sums = (by_32 || planes == 2) && !each;          // those of a scale's steps are added up apart
+  constexpr int steps = 4 / span;
+  constexpr int held = planes == 2 ? 1 : 2 * span;  // k-steps of which the weights lie in registers
+  const u32 bias = in_register(a.half_bias), totals = base + Shape::totals_at + u32(tid) * 16;
+  u32 slot = 0, phase = 0, w_slot = 0, w_phase = 0;
+  f32 acc[64], slab[64], sum[two_sums ? 64 : 1];
+  u32 w[held][8 * planes];
   UnitScales<S> now, next;
 
   GemmRun run(a, int(blockIdx.x) / 2, int(gridDim.x) / 2);
@@ -221,52 +234,85 @@ __global__ void __launch_bounds__(GemmShape<C, S, whole>::threads, 1) gemm_kerne
       do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(there) : "l"(flag) : "memory");
       while (!there);
 #pragma unroll
-      for (int i = 0; i < 8 * halves; i++) shared_store(totals + i * workers * 16, __ldcg(part + i * workers));
+      for (int i = 0; i < 16; i++) shared_store(totals + i * workers * 16, __ldcg(part + i * workers));
       workers_sync<workers>();
       if (tid == 0) *flag = 0;
     } else {
 #pragma unroll
-      for (int i = 0; i < 8 * halves; i++) shared_store(totals + i * workers * 16, make_float4(0, 0, 0, 0));
+      for (int i = 0; i < 16; i++) shared_store(totals + i * workers * 16, make_float4(0, 0, 0, 0));
     }
 #pragma unroll
-    for (int i = 0; i < 32 * halves; i++) slab[i] = 0;
+    for (int i = 0; i < 64; i++) slab[i] = 0;
 
-    // Step i of a unit: columns 64 (i % halves) .. of k-steps j_of(i) .., products or (with minima) minima; g32m takes them by turns.
-    auto kind_of = [](int i) { return each ? i / halves % kinds : i / halves * span / 4; };
-    auto j_of = [](int i) { return each ? i / halves / kinds : i / halves * span % 4; };
-    // The activations' scales of a step, asked for before its products are waited for.
-    f32 act[16];
-    auto ask = [&](int i, u32 at) {
-      const u32 from = at + Shape::d_at + u32(i % halves * 1024 + j_of(i) * 256 + t * 16);
+    auto take = [&] {  // the next unit's scales and codes
+      const u32 unit = base + Shape::weights_at + w_slot * Shape::weights + u32(warp * Shape::unit);
+      next.load(unit + code_bytes(C), g);
+      return UnitCodes<C, !two_sums>(unit, lane);
+    };
+    auto give_back = [&] {  // its weights are in registers
+      __syncwarp();
+      if (lane == 0) barrier_arrive(base + Shape::w_empty + 8 * w_slot);
+      if (++w_slot == Shape::slots) w_slot = 0, w_phase ^= 1;
+    };
+    auto wait_weights = [&] { barrier_wait(base + Shape::w_full + 8 * w_slot, w_phase); };
+    // Multiplies the k-steps of step i.
+    auto multiply = [&](int i, u32 at, int turn) {
+      wgmma_fence();
 #pragma unroll
-      for (int n = 0; n < 4; n++) {
-        const float4 q = shared_f128(from + n * 64);
-        act[4 * n] = q.x, act[4 * n + 1] = q.y, act[4 * n + 2] = q.z, act[4 * n + 3] = q.w;
+      for (int j = i * span; j < (i + 1) * span; j++) {
+#pragma unroll
+        for (int f = 0; f < 2 * planes; f++) {
+          const u32(&v)[8 * planes] = w[span == 4 ? 4 * turn + j : j % held];
+          const int k16 = 2 * j + f % 2;
+          const u64 desc = smem_desc(at, 16, 1024, 1) + u32((Shape::q_at + k16 / 4 * Shape::q + k16 % 4 * 32) >> 4);
+          wgmma128(acc, v[4 * f], v[4 * f + 1], v[4 * f + 2], v[4 * f + 3], desc, j > i * span || f > 0);
+        }
+      }
+      wgmma_commit();
+    };
+    // The minima of k-step j, or (j < 0) of all: k position 2 j + f of the sums' tile holds the sum of half f, 8 + 2 j + f its rest.
+    auto multiply_minima = [&](int j, u32 at) {
+      u32 m[2];
+#pragma unroll
+      for (int h = 0; h < 2; h++) m[h] = j < 0 ? now.mins(h, t, bias) : t == j ? now.mins(h, j, bias) : 0;
+      wgmma_fence();
+      wgmma128(acc, m[0], m[1], m[0], m[1], smem_desc(at, 16, 256, 3), 0);
+      wgmma_commit();
+      wgmma_wait<0>();
+    };
+    // f(i, scale of the image, i) for all sums.
+    auto for_scales = [&](u32 at, auto&& f) {
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        f32 act[16];
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+          const float4 q = shared_f128(at + u32(half * 256 + n * 64 + t * 16));
+          act[4 * n] = q.x, act[4 * n + 1] = q.y, act[4 * n + 2] = q.z, act[4 * n + 3] = q.w;
+        }
+#pragma unroll
+        for (int i = 0; i < 32; i++) f(32 * half + i, act[i / 4 * 2 + i % 2]);
       }
     };
-    auto promote = [&](int i, const UnitScales<S>& scales) {
-      const int half = i % halves, kind = kind_of(i), j = j_of(i);
-      const bool first = whole || j % (4 / parts) == 0, last = whole || j % (4 / parts) == 4 / parts - 1;
-      f32 d[2] = {};
-      if (each || last) {
+    auto add_scaled = [&](const auto& v, f32 d0, f32 d1) {
 #pragma unroll
-        for (int h = 0; h < 2; h++) d[h] = kind ? scales.dmin(h, j) : scales.d(h, j, p.bf16);
-      }
-#pragma unroll
-      for (int in = 0; in < 32; in++) {
-        const int out = 32 * half + in, h = in / 2 % 2;
-        const f32 v = acc[half][in], scale = act[in / 4 * 2 + in % 2];
-        if constexpr (each || whole) {
-          slab[out] = __fmaf_rn(v * scale, d[h], slab[out]);
-        } else {
-          sum[out] = __fmaf_rn(v, scale, first ? 0.0f : sum[out]);
-          if (last) slab[out] = __fmaf_rn(sum[out], d[h], slab[out]);
-        }
+      for (int i = 0; i < 64; i++) slab[i] = __fmaf_rn(v[i], i / 2 % 2 ? d1 : d0, slab[i]);
+    };
+    // Adds the sums of k-step j, by_32: products or (min) minima.
+    auto promote_32 = [&](int j, bool min, u32 d_at) {
+      auto d = [&](int h) { return min ? now.dmin(h, j) : now.d(h, j, p.bf16); };
+      const u32 from = d_at + u32(j * 512);
+      if constexpr (each) {
+        const f32 ds[2] = {d(0), d(1)};
+        for_scales(from, [&](int i, f32 act) { slab[i] = __fmaf_rn(acc[i] * act, ds[i / 2 % 2], slab[i]); });
+      } else {
+        for_scales(from, [&](int i, f32 act) { sum[i] = __fmaf_rn(acc[i], act, j ? sum[i] : 0.0f); });
+        if (j == 3) add_scaled(sum, d(0), d(1));
       }
     };
     auto flush = [&] {
 #pragma unroll
-      for (int i = 0; i < 8 * halves; i++) {
+      for (int i = 0; i < 16; i++) {
         const u32 to = totals + i * workers * 16;
         const float4 q = shared_f128(to);
         shared_store(to, make_float4(q.x + slab[4 * i], q.y + slab[4 * i + 1], q.z + slab[4 * i + 2], q.w + slab[4 * i + 3]));
@@ -275,85 +321,93 @@ __global__ void __launch_bounds__(GemmShape<C, S, whole>::threads, 1) gemm_kerne
     };
 
     const int u0 = run.border(run.piece0), u1 = run.border(run.piece1);
-    int slab_end = 1;  // the border behind the current slab; with fewer units than slabs some are empty
-    while (slab_begin(a.units, slab_end) <= u0) slab_end++;
-    // Takes the next unit's scales, codes and first weights.  Straight code: a branch between a multiply and its wait, and the compiler
-    // reuses the registers that the multiply still reads.
-    auto enter = [&] {
-      const u32 unit = base + slot * Shape::stage + Shape::image + warp * Shape::unit;
-      next.load(unit + code_bytes(C), g);
-      const Codes<C> codes(unit, lane);
-      if constexpr (whole) {
+    int slab_at = 1;  // the border behind the current slab; with fewer units than slabs some are empty
+    while (slab_begin(a.units, slab_at) <= u0) slab_at++;
+    int border = slab_begin(a.units, slab_at);
+    wait_weights();
+    UnitCodes<C, !two_sums> codes = take();
 #pragma unroll
-        for (int j = 0; j < 4; j++) code_bits(codes, j, bias, coming[j]);
-      } else {
-        half_step<C, S>(codes, table, 0, next, bias, coming[0]);
-      }
-      return codes;
-    };
-    constexpr int enters = whole ? 1 : steps - 1;  // the step during which the next unit is entered
-    barrier_wait(full + 8 * slot, phase);
-    Codes<C> codes = enter();
-    for (int u = u0; u < u1; u++) {
-      const u32 at = base + slot * Shape::stage, here = slot;
-      if (++slot == stages) slot = 0, phase ^= 1;
+    for (int j = 0; j < (planes == 2 ? 1 : span); j++) half_step<C, S, planes, plain>(codes, table, j, next, bias, w[j % held]);
+    if (span == 4) give_back();
+    // A unit; where a step is a whole unit, units take turns with the registers of the weights.
+    auto multiply_unit = [&](int u, auto turn) {
+      const u32 at = base + slot * Shape::stage, here = slot, d_at = at + Shape::d_at;
+      const bool more = u + 1 < u1;
       now = next;
-      // Only now do the registers that multiplies read get new values: the compiler gives up overlapping them otherwise.
-#pragma unroll
-      for (int j = 0; j < (whole ? 4 : 1); j++)
-#pragma unroll
-        for (int x = 0; x < 8; x++) {
-          if constexpr (whole)
-            w[j][x] = code_value<C>(j, x, coming[j][x]);
-          else
-            w[j][x] = coming[j][x];
-        }
+      barrier_wait(base + Shape::full + 8 * slot, phase);
+      if (++slot == Shape::stages) slot = 0, phase ^= 1;
+      bool ones = true;  // the image needs no scales
+      if constexpr (!by_32) {
+        const float4 d = shared_f128(d_at + u32(lane) * 16);
+        ones = __all_sync(~0u, d.x == 1 && d.y == 1 && d.z == 1 && d.w == 1);
+      }
+      auto scale_sums = [&] {
+        if (!ones) for_scales(d_at, [&](int i, f32 act) { acc[i] *= act; });
+      };
 #pragma unroll
       for (int i = 0; i < steps; i++) {
-        const int half = i % halves, j = j_of(i);
-        u32(&min)[4] = minima[j % 2];
-        if (kind_of(i) == 1 && half == 0)
-          min[0] = keep_if(t, j, now.mins(0, j, bias)), min[1] = keep_if(t, j, now.mins(1, j, bias)), min[2] = keep_if(t, -1, 0),
-          min[3] = keep_if(t, -1, 0);
-        if (i == enters && u + 1 < u1) barrier_wait(full + 8 * slot, phase);
-        wgmma_fence();
-        if (kind_of(i) == 0) {
+        if (i == steps - 1 && more) wait_weights();
+        multiply(i, at, turn);
+        if (i == steps - 1) codes = take();  // behind the last unit: of whatever lies there, unused
+        const UnitScales<S>& scales = i == steps - 1 ? next : now;
+        auto unpack = [&](int k) {
+          const int j = ((i + 1) * span + k) % 4;
+          half_step<C, S, planes, plain>(codes, table, j, scales, bias, w[span == 4 ? 4 * (1 - turn) + j : j % held]);
+        };
+        if (planes == 1)
 #pragma unroll
-          for (int f = 0; f < 2 * span; f++) {
-            const int k16 = 2 * j + f;
-            const u32(&a16)[8] = w[k16 / 2 % held];
-            const u64 desc = smem_desc(at, 16, 1024, 1) + u32((Shape::q_at + k16 / 4 * Shape::q + half * 8192 + k16 % 4 * 32) >> 4);
-            wgmma64(acc[half], a16[4 * (f % 2)], a16[4 * (f % 2) + 1], a16[4 * (f % 2) + 2], a16[4 * (f % 2) + 3], desc, f);
+          for (int k = 0; k < span; k++) unpack(k);
+        wgmma_wait<0>();
+        if (planes == 2) unpack(0);
+        if (i == steps - 2 || (span == 4 && more)) give_back();
+        if constexpr (by_32) {
+          promote_32(i, false, d_at);
+          if constexpr (S == Scale::g32m) {
+            multiply_minima(i, at);
+            promote_32(i, true, d_at);
           }
-        } else {  // k position 2 j + f of the sums' tile holds the sum of half f of k-step j
-          const u64 desc = smem_desc(at, 0, 128, 0) + u32((half * 1024) >> 4);
-          wgmma64(acc[half], min[0], min[1], min[2], min[3], desc, 0);
+        } else {
+          scale_sums();
+          if constexpr (two_sums) {
+#pragma unroll
+            for (int k = 0; k < 64; k++) sum[k] = i ? sum[k] + acc[k] : acc[k];
+            if (i == 3) add_scaled(sum, now.d(0, 0, false), now.d(1, 0, false));
+          } else {
+            add_scaled(acc, now.d(0, i * span, p.bf16), now.d(1, i * span, p.bf16));
+          }
         }
-        wgmma_commit();
-        if (!whole && half && j < 3 && kind_of(i) == (each ? kinds - 1 : 0))
-          half_step<C, S>(codes, table, j + 1, now, bias, w[(j + 1) % 2]);
-        if (i == enters) codes = enter();  // behind the last unit: of whatever lies there, unused
-        if (i > 0) {
-          ask(i - 1, at);
-          wgmma_wait<1>();
-          promote(i - 1, now);
-        }
-        if (i == steps - 1) {
-          ask(i, at);
-          wgmma_wait<0>();
-          promote(i, now);
+      }
+      if constexpr (has_min(S) && !each) {
+        if constexpr (by_32) {
+#pragma unroll
+          for (int j = 0; j < 4; j++) {
+            multiply_minima(j, at);
+            promote_32(j, true, d_at);
+          }
+        } else {
+          multiply_minima(-1, at);
+          scale_sums();
+          add_scaled(acc, now.dmin(0, 0), now.dmin(1, 0));
         }
       }
       __syncwarp();
-      if (lane < 2) cluster_arrive(empty + 8 * here, u32(lane));
-      if (u + 1 == slab_begin(a.units, slab_end)) {
+      if (lane < 2) cluster_arrive(base + Shape::empty + 8 * here, u32(lane));
+      if (u + 1 == border) {
         flush();
-        while (slab_begin(a.units, slab_end) == u + 1) slab_end++;
+        while (border == u + 1) border = slab_begin(a.units, ++slab_at);
+      }
+    };
+    for (int u = u0;;) {
+      multiply_unit(u, std::integral_constant<int, 0>());
+      if (++u == u1) break;
+      if constexpr (span == 4) {
+        multiply_unit(u, std::integral_constant<int, 1>());
+        if (++u == u1) break;
       }
     }
     if (run.piece1 < run.pieces) {
 #pragma unroll
-      for (int i = 0; i < 8 * halves; i++) __stcg(part + i * workers, shared_f128(totals + i * workers * 16));
+      for (int i = 0; i < 16; i++) __stcg(part + i * workers, shared_f128(totals + i * workers * 16));
       __threadfence();
       workers_sync<workers>();
       if (tid == 0) asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(a.flags + blockIdx.x) : "memory");
@@ -371,22 +425,32 @@ struct GemmEntry {
   size_t smem = 0;
   int columns = 0, tiles = 0, threads = 0;  // of a block; tiles of 16 rows
 };
-template <Code C, Scale S, bool whole = false>
+template <Code C, Scale S, bool by_32 = false, int planes = 1, bool plain = false>
 inline GemmEntry gemm_entry() {
-  using Shape = GemmShape<C, S, whole>;
-  return {gemm_kernel<C, S, whole>, Shape::smem, Shape::columns, Shape::tiles, Shape::threads};
+  using Shape = GemmShape<C, S, by_32>;
+  return {gemm_kernel<C, S, by_32, planes, plain>, Shape::smem, Shape::columns, Shape::tiles, Shape::threads};
 }
-// One function per file of instances; no kernel for layouts of other files, and none for b8.k16 (level * sub needs 12 bits).
-GemmEntry gemm_entry_2(int layout, bool whole);  // q1, b2
-GemmEntry gemm_entry_4(int layout, bool whole);  // t3, n4
-GemmEntry gemm_entry_8(int layout, bool whole);  // b8
+// What a kernel depends on besides the layout.
+struct GemmKind {
+  bool by_32;       // activations
+  bool two_planes;  // level * sub needs 12 bits
+  bool plain;       // nibbles: level = c - 8
+};
+// One function per file of instances; no kernel for layouts of other files.
+GemmEntry gemm_entry_2(int layout, GemmKind kind);  // q1, b2
+GemmEntry gemm_entry_4(int layout, GemmKind kind);  // t3, n4
+GemmEntry gemm_entry_8(int layout, GemmKind kind);  // b8
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns: PQ2_0 407 us, 448 TOP/s; IQ2_XS 608 us, 300 TOP/s.
-// Before, a block by itself, 128 columns a step, its multiplies waited for: 654 us whatever the type.  What held it was none of the
-// arithmetic but the fetching thread: 300 cycles a copy, as its addresses were not known to be uniform.
-// tried: two products of 64 columns in turn (C7514: serialised by the compiler) | 660 us
-// tried: 3 warpgroups of 64 rows, 64 columns, for all but `whole` | 747 us against 608 (IQ2_XS) | 519 instructions a unit and warp
-// tried: arriving at the other block's barrier with release at cluster scope | 17 % of the time in memory barriers
-// tried: fetching warps that spin | 461 us against 407
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, TOP/s: PQ2_0 521, Q1_0 525, IQ1_S to IQ3_S 445 to 469, Q3_K 451,
+// Q2_0 444, Q2_K 425, Q4_K 418, Q4_0 401, Q8_0 395, IQ4_NL and MXFP4 (tables, a scale per 32) 335, Q6_K 245, IQ4_XS 231 (two planes).
+// Half of the time the tensor cores run (a unit takes 1,860 cycles, its multiplies 1,024): a warpgroup multiplies, waits and adds up in
+// turns with the other, and starts and ends of tiles are a fifth.
+// Before, sums of 32 inputs with the activations' scales from shared memory (4 x 16 bytes a warp for 32 sums): IQ2_XS 608 us | the scales
+// alone took 700 cycles a unit: multiplies with 32 multiply-adds between ran at 701 TOP/s, with the loads at 469.
+// tried: a step's four k-steps as groups, so that weights need no second set of registers | the compiler waits for all at once; the same
+// tried: shared addresses from a vector register, as the compiler computes the base anew in every unit | 3 to 4 % slower
+// tried: fetching warps that sleep 100 to 1000 ns between looks at a barrier | they hardly sleep, a third of all instructions; 1 % slower
+// tried: minima's sums without swizzle, parts 128 bytes apart | wrong, NaN: the second half of K is not read from there
+// tried: 3 warpgroups of 64 rows, 64 columns, sums of 32 | 747 us against 608 (IQ2_XS)

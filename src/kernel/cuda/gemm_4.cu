@@ -2,19 +2,19 @@
 
 namespace fewbit::kernel::cuda {
 
-GemmEntry gemm_entry_4(int layout, bool whole) {
-  if (whole) return {};
+GemmEntry gemm_entry_4(int layout, GemmKind kind) {
+  if (kind.by_32) return {};
   switch (layout) {
     case layout_t3_k16:
       return gemm_entry<Code::t3, Scale::k16>();
     case layout_t3_k32:
       return gemm_entry<Code::t3, Scale::k32>();
     case layout_n4_g32:
-      return gemm_entry<Code::n4, Scale::g32>();
+      return kind.plain ? gemm_entry<Code::n4, Scale::g32, false, 1, true>() : gemm_entry<Code::n4, Scale::g32>();
     case layout_n4_k32:
-      return gemm_entry<Code::n4, Scale::k32>();
+      return kind.two_planes ? gemm_entry<Code::n4, Scale::k32, false, 2>() : gemm_entry<Code::n4, Scale::k32>();
     case layout_n4_k32m:
-      return gemm_entry<Code::n4, Scale::k32m>();
+      return gemm_entry<Code::n4, Scale::k32m, false, 1, true>();
     default:
       return {};
   }

@@ -75,43 +75,46 @@ struct UnitScales {
   __device__ __forceinline__ u32 shift(int h, int j, u32 sub) const { return hmul2(sub, v[h] >> (8 * j + 7) & 1 ? h2(-9) : h2(-7)); }
   // Factors of the sums of the halves of k-step j: two f16.
   __device__ __forceinline__ u32 mins(int h, int j, u32 bias) const {
-    if constexpr (S == Scale::k16m) return hadd2(permute(v[2 * h + j / 2] >> 4 & 0x0f0f0f0fu, bias, 0x5150 + 0x0202 * (j % 2)), h2(-1024));
-    if constexpr (S == Scale::k32m) return hadd2(permute(v[2 + h], bias, 0x5050 + 0x0101 * j), h2(-1024));
+    if constexpr (S == Scale::k16m)
+      return hadd2(permute((j < 2 ? v[2 * h] : v[2 * h + 1]) >> 4 & 0x0f0f0f0fu, bias, 0x5150 + 0x0202 * u32(j % 2)), h2(-1024));
+    if constexpr (S == Scale::k32m) return hadd2(permute(v[2 + h], bias, 0x5050 + 0x0101 * u32(j)), h2(-1024));
     return h2(1);
   }
 };
 
-// Weights of codes without sub-scales in two steps: the bits (1024 + a multiple of the code, as f16), then the values.
-template <Code C>
-__device__ __forceinline__ void code_bits(const Codes<C>& codes, int j, u32 bias, u32 (&a)[8]) {
+// A lane's codes of a unit; bytes all at once where there are registers for them.
+template <Code C, bool held>
+struct UnitCodes : Codes<C> {
+  using Codes<C>::Codes;
+};
+template <>
+struct UnitCodes<Code::b8, true> {
+  uint4 v[4];
+  __device__ __forceinline__ UnitCodes(u32 unit, int lane) {
 #pragma unroll
-  for (int x = 0; x < 4; x++) {
-    const int h = x % 2, f = x / 2;
-    u32 w, mask;
-    if constexpr (C == Code::b2) {
-      const u32 words[4] = {codes.w.x, codes.w.y, codes.w.z, codes.w.w};
-      w = words[x], mask = 0x00030003u << (2 * j);
-    } else {
-      w = h ? codes.w[f] : codes.up[f], mask = (h ? 0x00100010u : 0x00020002u) << j;
-    }
-    a[4 * f + h] = and_or(w, mask, bias), a[4 * f + 2 + h] = and_or(w >> 8, mask, bias);
+    for (int j = 0; j < 4; j++) v[j] = shared_u128(unit + u32(512 * j + lane * 16));
   }
-}
-template <Code C>
-__device__ __forceinline__ u32 code_value(int j, int x, u32 bits) {
-  const f32 s = C == Code::b2 ? 1.0f / f32(1 << (2 * j)) : (x % 2 ? 0.125f : 1.0f) / f32(1 << j);
-  return hfma2(bits, h2(s), h2(-1024 * s - 1));
-}
+  __device__ __forceinline__ void a(int j, u32 (&r)[4], const Tables&) const { r[0] = v[j].x, r[1] = v[j].y, r[2] = v[j].z, r[3] = v[j].w; }
+};
 
-// Weights of k-step j: a[4 f + x'], x' = h: bytes 0 and 2 of row half h; x' = 2 + h: bytes 1 and 3.
-template <Code C, Scale S>
-__device__ __forceinline__ void half_step(const Codes<C>& codes, const Tables& table, int j, const UnitScales<S>& scales, u32 bias,
-                                          u32 (&a)[8]) {
+// Weights of k-step j: a[4 f + x'], x' = h: bytes 0 and 2 of row half h; x' = 2 + h: bytes 1 and 3.  Two planes: level * sub needs 12 bits,
+// so the even part of the level comes first and its lowest bit behind.  Plain nibbles: level = c - 8, or c (Q4_K), without a table.
+template <Code C, Scale S, int planes, bool plain, class UnitCodes>
+__device__ __forceinline__ void half_step(const UnitCodes& codes, const Tables& table, int j, const UnitScales<S>& scales, u32 bias,
+                                          u32 (&a)[8 * planes]) {
   if constexpr ((C == Code::b2 || C == Code::q1) && !UnitScales<S>::has_sub) {
-    u32 bits[8];
-    code_bits(codes, j, bias, bits);
 #pragma unroll
-    for (int x = 0; x < 8; x++) a[x] = code_value<C>(j, x, bits[x]);
+    for (int x = 0; x < 4; x++) {  // 1024 + a multiple of the code, then the level
+      const int h = x % 2, f = x / 2;
+      u32 w, mask;
+      f32 s = 1.0f / f32(1 << j);
+      if constexpr (C == Code::b2)
+        w = x == 0 ? codes.w.x : x == 1 ? codes.w.y : x == 2 ? codes.w.z : codes.w.w, mask = 0x00030003u << (2 * j), s *= s;
+      else
+        w = h ? codes.w[f] : codes.up[f], mask = (h ? 0x00100010u : 0x00020002u) << j, s *= h ? 0.125f : 1.0f;
+      a[4 * f + h] = hfma2(and_or(w, mask, bias), h2(s), h2(-1024 * s - 1));
+      a[4 * f + 2 + h] = hfma2(and_or(w >> 8, mask, bias), h2(s), h2(-1024 * s - 1));
+    }
   } else if constexpr (C == Code::b2) {
     const u32 w[4] = {codes.w.x, codes.w.y, codes.w.z, codes.w.w};
     const u32 mask = 0x00030003u << (2 * j);
@@ -130,6 +133,19 @@ __device__ __forceinline__ void half_step(const Codes<C>& codes, const Tables& t
         a[4 * f + 2 * i + h] = v[i];
       }
     }
+  } else if constexpr (C == Code::n4 && plain) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      u32 factor = h2(1), off = h2(-1032), factor16 = h2(1.0f / 16), off16 = h2(-72);
+      if constexpr (S == Scale::k32m)
+        factor = scales.sub(h, j, 0, bias), off = hmul2(factor, h2(-1024)), factor16 = hmul2(factor, h2(1.0f / 16)),
+        off16 = hmul2(factor, h2(-64));
+#pragma unroll
+      for (int f = 0; f < 2; f++) {
+        const u32 v = permute(codes.w[2 * j + f], bias, h ? 0x5352 : 0x5150);  // 1024 + two nibbles, twice
+        a[4 * f + h] = hfma2(v & 0xff0fff0fu, factor, off), a[4 * f + 2 + h] = hfma2(v & 0xfff0fff0u, factor16, off16);
+      }
+    }
   } else {  // the table's bytes are 128 + level; so become the codes without a table
     u32 r[4];
     codes.a(j, r, table);
@@ -137,6 +153,15 @@ __device__ __forceinline__ void half_step(const Codes<C>& codes, const Tables& t
     for (int x = 0; x < 4; x++) {
       const int h = x % 2, f = x / 2;
       if constexpr (C == Code::b8) r[x] ^= 0x80808080u;
+      if constexpr (planes == 2) {
+        const u32 sub = scales.sub(h, j, S == Scale::k16 ? f : 0, bias), even = r[x] & 0xfefefefeu, low = r[x] & 0x01010101u;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          a[4 * f + 2 * i + h] = hmul2(hadd2(permute(even, bias, 0x5250 + 0x0101 * i), h2(-1152)), sub);
+          a[8 + 4 * f + 2 * i + h] = hmul2(hadd2(permute(low, bias, 0x5250 + 0x0101 * i), h2(-1024)), sub);
+        }
+        continue;
+      }
       u32 v[2] = {permute(r[x], bias, 0x5250), permute(r[x], bias, 0x5351)};  // 1024 + 128 + level
       u32 sub = 0, off = 0;
       if constexpr (UnitScales<S>::has_sub) sub = scales.sub(h, j, S == Scale::k16 ? f : 0, bias), off = hmul2(sub, h2(-1152));

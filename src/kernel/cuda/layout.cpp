@@ -65,8 +65,8 @@ TypeLayout type_layout(Type type) {
       t.table[0] = codebook::fp4_e2m1_doubled_0, t.table[1] = codebook::fp4_e2m1_doubled_1, t.bf16 = true;
       break;
     case Type::IQ3_XXS:
-      t.factor = 0.25f;
-      t.table[0] = bytes8(4, 12, 20, 28, 36, 44, 52, 62), t.table[1] = bytes8(-4, -12, -20, -28, -36, -44, -52, -62);
+      t.factor = 0.5f;  // levels are even: half of them
+      t.table[0] = bytes8(2, 6, 10, 14, 18, 22, 26, 31), t.table[1] = bytes8(-2, -6, -10, -14, -18, -22, -26, -31);
       break;
     case Type::IQ3_S:
       t.table[0] = bytes8(1, 3, 5, 7, 9, 11, 13, 15), t.table[1] = bytes8(-1, -3, -5, -7, -9, -11, -13, -15);

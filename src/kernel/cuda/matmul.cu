@@ -95,23 +95,36 @@ void launch_mv(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std
   launch(ctx, c.entry.kernel, s, a);
 }
 
-const GemmEntry& gemm_entry(int layout, bool whole) {
-  static GemmEntry table[std::size(layout_infos)][2];
-  static bool known[std::size(layout_infos)][2] = {};
-  GemmEntry& e = table[layout][whole];
-  if (!known[layout][whole]) {
+const GemmEntry& gemm_entry(int layout, GemmKind kind) {
+  static GemmEntry table[std::size(layout_infos)][8];
+  static bool known[std::size(layout_infos)][8] = {};
+  const int i = kind.by_32 + 2 * kind.two_planes + 4 * kind.plain;
+  GemmEntry& e = table[layout][i];
+  if (!known[layout][i]) {
     for (auto* f : {gemm_entry_2, gemm_entry_4, gemm_entry_8})
-      if (!e.kernel) e = f(layout, whole);
+      if (!e.kernel) e = f(layout, kind);
     if (e.kernel) allow_smem(e.kernel, e.smem);
-    known[layout][whole] = true;
+    known[layout][i] = true;
   }
   return e;
+}
+
+// A table of 16 levels that is c - 8.
+bool plain_nibbles(const Tables& t) {
+  bool plain = true;
+  for (u32 c = 0; c < 16; c++) plain = plain && i8(t.w[c / 4] >> (8 * (c % 4))) == i32(c) - 8;
+  return plain;
 }
 
 // The wide kernel where it is there and faster than the mat-vec by eights (times in us, fitted on an H200).  Both give the same bits.
 bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, ActLayout act, u64 bytes, const std::string& shape) {
   if (!act_has_image(m.cols) || device_of(ctx).arch() != 90) return false;
-  const GemmEntry& e = gemm_entry(layout, act == ActLayout::q8_128);
+  GemmKind kind{act != ActLayout::q8_128 && act != ActLayout::q8_256, m.p[0].wide, layout == layout_n4_g32};
+  for (int i = 0; i < m.n; i++) {
+    if (m.p[i].wide != kind.two_planes) return false;
+    kind.plain = kind.plain && plain_nibbles(m.p[i].table);
+  }
+  const GemmEntry& e = gemm_entry(layout, kind);
   if (!e.kernel || wide_choice < 0) return false;
   GemmArgs a{};
   a.n = m.n, a.units = m.units, a.cols = m.cols, a.kind = m.kind, a.half_bias = half_bias_bits;
@@ -119,7 +132,6 @@ bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, ActLayout act, u64 bytes
   for (int i = 0; i < m.n; i++) {
     a.p[i] = m.p[i];
     a.p[i].tile0 = rows;
-    if (m.p[i].wide) return false;
     a.tiles[i] = (i + 1 < m.n ? m.p[i + 1].tile0 : m.tiles) - m.p[i].tile0;
     rows += (a.tiles[i] + 2 * e.tiles - 1) / (2 * e.tiles);
   }
@@ -127,8 +139,9 @@ bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, ActLayout act, u64 bytes
   const int room = std::min(device_of(ctx).sms() / 2, max_gemm_pairs), pairs = std::min(a.pairs, room);
   a.pieces = a.pairs > pairs && m.units >= max_slabs ? slab_count(m.units) : 1;
   const f64 shares = std::max(1.0, f64(a.pairs) / pairs);
-  if (wide_choice == 0 && shares * m.units * (act == ActLayout::q8_128 ? 1.25 : 1.9) > (m.cols + 7) / 8 * (3 + 2.1e-4 * m.tiles * m.units))
-    return false;
+  const bool each = layout == layout_n4_g32 || layout == layout_b8_g32, two_planes = kind.two_planes || layout == layout_b8_k16;
+  const f64 us = two_planes ? 2.2 : kind.by_32 ? 1.9 : each ? 1.4 : 1.1;  // of a unit
+  if (wide_choice == 0 && shares * m.units * us > (m.cols + 7) / 8 * (3 + 2.1e-4 * m.tiles * m.units)) return false;
   a.parts = reinterpret_cast<float4*>(static_cast<u8*>(ctx.scratch) + split_room(ctx));
   a.flags = counters(ctx);
   LaunchShape s;
@@ -165,9 +178,8 @@ RowsArgs rows_args(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
 }
 
 void check_act(const Weight& w, const Act& a) {
-  FEWBIT_CHECK(
-      a.n == w.cols && (is_rows(w) || a.layout == ActLayout::q8_32 || a.layout == ActLayout::q8_128 || a.layout == ActLayout::token8),
-      "'%s' (%lld inputs) times an activation of %d, layout %d", w.name.c_str(), (long long)w.cols, a.n, int(a.layout));
+  FEWBIT_CHECK(a.n == w.cols && (is_rows(w) || a.layout != ActLayout::f32), "'%s' (%lld inputs) times an activation of %d, layout %d",
+               w.name.c_str(), (long long)w.cols, a.n, int(a.layout));
 }
 
 bool interleaved(const Weight& gate, const Weight& up) { return gate.extra && gate.extra == up.extra; }

@@ -31,34 +31,48 @@ struct NormArgs {
   NormOut outs[4];
 };
 
+__device__ __forceinline__ f32 pow2(int e) { return __uint_as_float(u32(e + 127) << 23); }
 __device__ __forceinline__ u32 magnitude(f32 v) { return __float_as_uint(v) & 0x7fffffffu; }
 
-// 4 neighbours at p of column c -> q8_32: 8 threads share a group of 32.
+// 4 neighbours at p of column c -> q8_32 (or what the layout says): 8 threads share a group of 32, a warp 128.
 __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, int p, float4 v, bool write, ActLayout layout, f32 fixed_s) {
+  const f32 vs[4] = {v.x, v.y, v.z, v.w};
   u32 m = max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
 #pragma unroll
   for (int s = 1; s < 8; s *= 2) m = max(m, __shfl_xor_sync(~0u, m, s));
+  const bool by_128 = layout == ActLayout::q8_128 || layout == ActLayout::q8_256;
   bool finite = m < 0x7f800000u;
   int q[4];
-  f32 d, unit = 0;  // q8_128: 2^e of the warp's 128 numbers
-  if (layout == ActLayout::q8_128) {
+  f32 d, unit = 1, s = 1;  // by_128: 2^e of the warp's 128 numbers
+  auto quantise = [&](bool any) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) q[i] = any ? max(-127, min(127, int(roundf(vs[i] / d)))) : 0;
+  };
+  if (by_128) {
     u32 most = max(m, __shfl_xor_sync(~0u, m, 8));
     most = max(most, __shfl_xor_sync(~0u, most, 16));
     finite = most < 0x7f800000u;
     unit = __uint_as_float((__float_as_uint(__uint_as_float(most) / 2032.0f) + 0x7fffffu) & 0x7f800000u);
-    d = most ? unit * fminf(16.0f, fmaxf(1.0f, ceilf(__uint_as_float(m) / (127.0f * unit)))) : 0;
-  } else {
-    d = __uint_as_float(m) / 127.0f;
-  }
-  if (layout == ActLayout::token8) {  // one scale per column
+    for (const bool any = most && finite;; unit *= 2) {  // the same in all threads of the warp
+      s = fminf(16.0f, fmaxf(1.0f, ceilf(__uint_as_float(m) / (127.0f * unit))));
+      d = any ? unit * s : 0;
+      quantise(any);
+      int total = (abs(q[0]) + abs(q[1]) + abs(q[2]) + abs(q[3])) * int(s);
+#pragma unroll
+      for (int k = 1; k < 8; k *= 2) total += __shfl_xor_sync(~0u, total, k);
+      const bool fits = __all_sync(~0u, total <= act_most_of_32(layout == ActLayout::q8_256));
+#pragma unroll
+      for (int k = 8; k < 32; k *= 2) total += __shfl_xor_sync(~0u, total, k);
+      if (!any || (fits && total <= act_most_of_128(layout == ActLayout::q8_256))) break;
+    }
+    if (most == 0) unit = 1;
+  } else if (layout == ActLayout::token8) {  // one scale per column
     d = 1.0f / fixed_s;
-    const f32 vs[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) q[i] = max(-128, min(127, int(rintf(vs[i] * fixed_s))));
   } else {
-    const f32 vs[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) q[i] = m && finite ? max(-127, min(127, int(roundf(vs[i] / d)))) : 0;
+    d = __uint_as_float(m) / 127.0f;
+    quantise(m && finite);
   }
   if (!finite) {
     d = unit = __uint_as_float(0x7fc00000u);
@@ -79,16 +93,25 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
   }
   if (!act_has_image(cols)) return;
   u8* image = act + act_image_block_at(units, cols, c, p / 128);
-  // q8_128: s q, of which the image has one scale.
-  const f32 s = layout == ActLayout::q8_128 && finite && unit != 0 ? d / unit : 1;
-  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k)) = __floats2half2_rn(f32(q[0]) * s, f32(q[2]) * s);
-  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k + 1)) = __floats2half2_rn(f32(q[1]) * s, f32(q[3]) * s);
+  // What the integers are multiplied by in the image, and what is left for its d.
+  f32 factor = 1, left = d;
+  if (by_128) {
+    const f32 within = finite ? fminf(fmaxf(unit, pow2(act_image_min_e)), pow2(act_image_max_e)) : 1.0f;
+    factor = s * within, left = unit / within;
+  }
+  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k)) = __floats2half2_rn(f32(q[0]) * factor, f32(q[2]) * factor);
+  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k + 1)) = __floats2half2_rn(f32(q[1]) * factor, f32(q[3]) * factor);
   if (k % 32 == 0) {
-    *reinterpret_cast<f32*>(image + act_image_d_of(c, j)) = layout == ActLayout::q8_128 ? unit : d;
-    *reinterpret_cast<__half2*>(image + act_image_sums_at + c % 128 * 16 + 4 * j) = __floats2half2_rn(f32(sum), f32(other));
-    // The wide kernel multiplies what stands behind a column's sums by zero, so that has to be finite.
-    if (c == cols - 1)
-      for (int i = c % 128 + 1; i < 128; i++) *reinterpret_cast<u32*>(image + act_image_sums_at + i * 16 + 4 * j) = 0;
+    *reinterpret_cast<f32*>(image + act_image_d_of(c, j)) = left;
+    const int sums[2] = {sum * int(s), other * int(s)}, mask = by_128 ? 31 : 0;
+    const f32 one = by_128 ? factor / s : 1.0f;
+#pragma unroll
+    for (int part = 0; part < 2; part++) {
+      auto of = [&](int v) { return f32(!mask ? (part ? 0 : v) : part ? v & ~mask : v & mask) * one; };
+      *reinterpret_cast<__half2*>(image + act_image_sum_of(c, j, part)) = __floats2half2_rn(of(sums[0]), of(sums[1]));
+    }
+    if (c == cols - 1)  // columns beyond the last: nothing that would need care
+      for (int i = c % 128 + 1; i < 128; i++) *reinterpret_cast<f32*>(image + act_image_d_of(i, j)) = 1;
   }
 }
 
@@ -183,8 +206,7 @@ void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 ep
     }
     while (at < int(outs.size()) && a.n_outs < 4) {
       const Act& act = *outs[at].act;
-      FEWBIT_CHECK(act.n == n && act.cols == cols && act.layout != ActLayout::q8_256, "activation (%d, %d) of a norm over (%d, %d)",
-                   act.cols, act.n, cols, n);
+      FEWBIT_CHECK(act.n == n && act.cols == cols, "activation (%d, %d) of a norm over (%d, %d)", act.cols, act.n, cols, n);
       NormOut o{act.data, act.layout, 1, nullptr, 0, 0, 0};
       if (const Rotation* r = outs[at].rotation) {
         FEWBIT_CHECK(r->block >= 1 && r->block <= max_rotation && n % r->block == 0, "rotation block %d of %d numbers", r->block, n);
@@ -207,22 +229,27 @@ void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 ep
 }
 
 ActLayout act_layout(Type type) {
+  // Wherever sums over 128 inputs (or a weight's scale) can be kept exact: the wide kernel then needs no step between (gemm.cuh).
   switch (type) {
     case Type::F32:
     case Type::F16:
     case Type::BF16:
       return ActLayout::f32;
-    default:
-      break;
-  }
-  // Where a weight's scale spans 64 or 128 inputs, sums over as many are exact and need one promotion (gemm.cuh).
-  switch (type_layout(type).layout) {
-    case layout_q1_g128:
-    case layout_b2_g128:
-    case layout_b2_g64:
-      return ActLayout::q8_128;
-    default:
+    case Type::IQ2_XXS:
+    case Type::IQ2_XS:
+    case Type::IQ2_S:
+    case Type::IQ3_XXS:
+    case Type::IQ3_S:
+    case Type::IQ4_XS:
+    case Type::Q4_K:
+    case Type::Q6_K:
+      return ActLayout::q8_256;
+    case Type::Q4_1:
+    case Type::Q5_1:
+    case Type::Q5_K:
       return ActLayout::q8_32;
+    default:
+      return ActLayout::q8_128;
   }
 }
 

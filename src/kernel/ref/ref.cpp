@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "kernel/cuda/act_layout.h"
 #include "kernel/layout/as_in_file.h"
 
 namespace fewbit::kernel::ref {
@@ -51,20 +52,36 @@ std::vector<f64> round_act(ActLayout layout, std::span<const f32> x) {
     if (std::isnan(most)) std::fill(y.begin(), y.end(), NAN);
     return y;
   }
-  if (layout == ActLayout::q8_128) {
+  if (layout == ActLayout::q8_128 || layout == ActLayout::q8_256) {
     for (size_t u = 0; u < x.size(); u += 128) {
       const size_t end = std::min(u + 128, x.size());
       const f32 most = largest(x.subspan(u, end - u));
-      const f32 unit = std::bit_cast<f32>((std::bit_cast<u32>(most / 2032.0f) + 0x7fffffu) & 0x7f800000u);  // up to a power of two
-      for (size_t i = u; i < end; i++) {
-        const size_t g = i / 32 * 32;
-        const f32 d = unit * std::clamp(std::ceil(largest(x.subspan(g, std::min(g + 32, end) - g)) / (127.0f * unit)), 1.0f, 16.0f);
-        y[i] = std::isnan(most) ? f64(NAN) : most == 0 ? 0.0 : f64(d) * std::clamp(std::round(f64(x[i] / d)), -127.0, 127.0);
+      if (!(most > 0)) {
+        std::fill(y.begin() + i64(u), y.begin() + i64(end), std::isnan(most) ? f64(NAN) : 0.0);
+        continue;
+      }
+      f32 unit = std::bit_cast<f32>((std::bit_cast<u32>(most / 2032.0f) + 0x7fffffu) & 0x7f800000u);  // up to a power of two
+      const bool is_256 = layout == ActLayout::q8_256;
+      for (bool fits = false; !fits; unit *= 2) {
+        i64 total = 0;
+        fits = true;
+        for (size_t g = u; g < end; g += 32) {
+          const size_t n = std::min(g + 32, end) - g;
+          const f32 s = std::clamp(std::ceil(largest(x.subspan(g, n)) / (127.0f * unit)), 1.0f, 16.0f), d = unit * s;
+          i64 of_group = 0;
+          for (size_t i = g; i < g + n; i++) {
+            const f64 q = std::clamp(std::round(f64(x[i] / d)), -127.0, 127.0);
+            y[i] = f64(d) * q, of_group += i64(std::fabs(q)) * i64(s);
+          }
+          fits = fits && of_group <= cuda::act_most_of_32(is_256);
+          total += of_group;
+        }
+        fits = fits && total <= cuda::act_most_of_128(is_256);
       }
     }
     return y;
   }
-  const size_t group = layout == ActLayout::q8_32 ? 32 : 256;
+  constexpr size_t group = 32;
   for (size_t g = 0; g < x.size(); g += group) {
     const size_t end = std::min(g + group, x.size());
     f32 most = 0;

@@ -50,6 +50,19 @@ TEST(Ref, RoundsActivationsAsDefined) {
   EXPECT_TRUE(std::isnan(y[33]) && std::isnan(y[63]));
 }
 
+TEST(Ref, ActivationsLeaveSumsExact) {
+  // All the same: the sum of |s q| decides 2^e.  q8_128: 2^-11 would give 123 x 15 each, 236160 in all; 2^-10 gives 115 x 8.
+  const std::vector<f32> x(128, 0.9f);
+  EXPECT_EQ(ref::round_act(ActLayout::q8_128, x)[77], 920.0 / 1024);
+  EXPECT_EQ(ref::round_act(ActLayout::q8_256, x)[77], 58.0 / 64);  // 115 x 128 would be too much
+  std::vector<f32> one(128, 0.0f);                                 // alone it may be as fine as q allows: 127 x 16 = 2032
+  one[5] = 1, one[70] = 2.0f / 2032;
+  const std::vector<f64> y = ref::round_act(ActLayout::q8_128, one);
+  EXPECT_EQ(y[5], 114.0 * 9 / 1024);
+  EXPECT_EQ(y[70], 1.0 / 1024);
+  EXPECT_EQ(ref::round_act(ActLayout::q8_256, std::vector<f32>(128, 0.0f))[0], 0);
+}
+
 f64 silu(f64 x) { return x / (1 + std::exp(-x)); }
 // The x right of silu's minimum with silu(x) = y >= -0.27.
 f64 silu_inverse(f64 y) {

@@ -100,8 +100,9 @@ void time_matvec(Rig& rig, const TimeOptions& o) {
     bool pair;
   };
   const Shape shapes[] = {{17408, 5120, true}, {16384, 5120, false}, {5120, 17408, false}, {5120, 6144, false}, {248320, 5120, false}};
-  std::vector<Type> types = {Type::PQ2_0,   Type::Q1_0,  Type::Q2_0, Type::IQ1_S, Type::IQ1_M, Type::IQ2_XXS, Type::IQ2_XS, Type::IQ2_S,
-                             Type::IQ3_XXS, Type::IQ3_S, Type::Q2_K, Type::Q3_K,  Type::Q4_0,  Type::Q4_K,    Type::Q6_K,   Type::Q8_0};
+  std::vector<Type> types = {Type::PQ2_0, Type::Q1_0,    Type::Q2_0,   Type::IQ1_S,  Type::IQ1_M, Type::IQ2_XXS, Type::IQ2_XS,
+                             Type::IQ2_S, Type::IQ3_XXS, Type::IQ3_S,  Type::Q2_K,   Type::Q3_K,  Type::Q4_0,    Type::Q4_K,
+                             Type::Q6_K,  Type::Q8_0,    Type::IQ4_NL, Type::IQ4_XS, Type::MXFP4};
   for (Type type : types)
     for (const Shape& s : shapes) {
       if (!named(o.types, type_name(type))) continue;
