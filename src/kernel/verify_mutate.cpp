@@ -57,6 +57,18 @@ bool change_one(u8* at, int n, Fn&& change) {
   return false;
 }
 
+// Applies `change` to all of [at, at + n): whether any was changed.
+template <class Fn>
+bool change_all(u8* at, int n, Fn&& change) {
+  bool any = false;
+  for (int i = 0; i < n; i++) {
+    const u8 old = at[i];
+    at[i] = change(old);
+    any = any || at[i] != old;
+  }
+  return any;
+}
+
 // How much the weights of a block change.
 template <class F>
 f64 change(const u8* a, const u8* b) {
@@ -80,7 +92,7 @@ bool change_block(Fault fault, u8* b, const u8* next) {
       else if constexpr (std::is_same_v<F, Q1_0>)
         return change_one(codes, 16, reversed_bits);
       else if constexpr (two_bit<F>)
-        return change_one(codes, 8, reversed_fields);
+        return change_all(codes, 8, reversed_fields);  // in one byte, inputs that round to the same number could hide it
       else {
         for (int i = 0; i < 8; i++)
           if (codes[2 * i] != codes[2 * i + 1]) return std::swap(codes[2 * i], codes[2 * i + 1]), true;

@@ -119,7 +119,8 @@ __device__ __forceinline__ void four_units(u32 unit, int n, int lane, u32 act, u
       }
     }
   }
-  const u32 s = act + u32(t * Shape::act + 128);
+  // A lane without a unit takes the last one's: what lies behind belongs to other warps, and may be being written.
+  const u32 s = act + u32((FULL ? t : min(t, n - 1)) * Shape::act + 128);
   const uint4 a4 = shared_u128(s), off4 = shared_u128(s + 16), off84 = C == Code::q1 ? shared_u128(s + 32) : off4;
   const u32 a[4] = {a4.x, a4.y, a4.z, a4.w}, off[2][4] = {{off4.x, off4.y, off4.z, off4.w}, {off84.x, off84.y, off84.z, off84.w}};
   f32 v[4];

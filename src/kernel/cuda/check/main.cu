@@ -1,4 +1,4 @@
-// cuda_check [verify|quick|decode|wide|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
+// cuda_check [verify|quick|quick-wide|decode|wide|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
 #include <cstring>
 
 #include "kernel/ceiling.h"
@@ -88,13 +88,14 @@ int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);
   rig.verbose = std::strcmp(argv[argc - 1], "-v") == 0;
   std::printf("{\"device\":\"%s\",\"stage\":\"%s\"}\n", rig.gpu->name().c_str(), stage.c_str());
-  if (stage == "verify" || stage == "quick" || stage == "wide") {
-    if (stage != "wide") {
+  const bool only_wide = stage == "wide" || stage == "quick-wide";
+  if (stage == "verify" || stage == "quick" || only_wide) {
+    if (!only_wide) {
       check_steps(rig);
       check_sequence(rig, stage == "quick");
       check_matmul(rig, stage == "quick");
     }
-    if (stage != "quick") check_wide(rig);
+    if (stage != "quick") check_wide(rig, stage == "quick-wide");
     std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);
     return rig.failed ? 1 : 0;
   }

@@ -203,8 +203,12 @@ void check_decode(Rig& rig) {
     for (i64 cols : {256, 1024, 5120, 17408}) products(rig, random, type, 4304, cols, cols == 1024, {1, 8});
 }
 
-void check_wide(Rig& rig) {
+void check_wide(Rig& rig, bool quick) {
   Random random(12);
+  if (quick) {
+    for (Type type : {Type::PQ2_0, Type::IQ2_XS, Type::Q4_K, Type::Q8_0}) wide(rig, random, type, 200, 768, {64});
+    return;
+  }
   for (Type type : types) {
     if (rig.ctx.k->act_layout(type) == ActLayout::f32) continue;
     wide(rig, random, type, 200, 256, {64, 300});
@@ -215,9 +219,8 @@ void check_wide(Rig& rig) {
 
 void check_matmul(Rig& rig, bool quick) {
   Random random(11);
-  if (quick) {  // the kernels of one column and of many once each
+  if (quick) {  // the kernel of one column
     for (Type type : {Type::PQ2_0, Type::Q1_0}) products(rig, random, type, 4304, 256, false, {1});
-    for (Type type : {Type::PQ2_0, Type::IQ2_XS, Type::Q4_K}) wide(rig, random, type, 200, 768, {64});
   } else {
     check_decode(rig);
   }
