@@ -78,7 +78,7 @@ constexpr Loop loops[] = {
 
 #define FEWBIT_UNKNOWN(v) asm volatile("" : "+w"(v))
 
-__attribute__((target("+dotprod"))) i32 run_dotprod() {
+__attribute__((target("arch=armv8.2-a+dotprod"))) i32 run_dotprod() {
   int8x16_t a = vdupq_n_s8(1), b = a;
   int32x4_t s[sums] = {};
   for (i64 i = 0; i < steps; i++) {
@@ -90,7 +90,7 @@ __attribute__((target("+dotprod"))) i32 run_dotprod() {
   return sum;
 }
 
-__attribute__((target("+i8mm"))) i32 run_i8mm() {
+__attribute__((target("arch=armv8.2-a+i8mm"))) i32 run_i8mm() {
   int8x16_t a = vdupq_n_s8(1), b = a;
   int32x4_t s[sums] = {};
   for (i64 i = 0; i < steps; i++) {

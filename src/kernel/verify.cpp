@@ -1,5 +1,6 @@
 #include "kernel/verify.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -21,10 +22,13 @@ Judgement judge(const Case& c, const CaseResult& got, const CaseResult& want) {
   j.distance = distance_of(got.out, std::vector<f64>(want.out.begin(), want.out.end()));
   const Parity* p = parity_of(c.op);
   FEWBIT_CHECK(p, "no bound for %s", c.op.c_str());
-  if (!got.guards)
+  if (!got.guards) {
     j.trouble = "wrote outside its output";
-  else if (!(j.distance.nmse <= p->nmse))
-    j.trouble = "nmse above " + std::to_string(p->nmse);
+  } else if (!(j.distance.nmse <= p->nmse)) {
+    char text[64];
+    std::snprintf(text, sizeof text, "nmse %.2e above %.0e", j.distance.nmse, p->nmse);
+    j.trouble = text;
+  }
   return j;
 }
 

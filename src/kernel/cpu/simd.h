@@ -89,7 +89,11 @@ struct Sum {
   // Written out because GCC 12 does not fold the broadcast into the instruction, which then costs a second slot per product.
   template <int i>
   void step(I u, const i8* quad) {
+#ifdef FEWBIT_EMULATED
+    a = _mm512_dpbusd_epi32(a, u, _mm512_set1_epi32(*reinterpret_cast<const i32_unaligned*>(quad)));
+#else
     asm("vpdpbusd %1%{1to16%}, %2, %0" : "+v"(a) : "m"(*reinterpret_cast<const i32_unaligned*>(quad)), "v"(u));
+#endif
   }
   void pairs(I bits, const i32* pair) { a = _mm512_dpwssd_epi32(a, bits, operand(pair)); }
   I end(const i32*) const { return a; }

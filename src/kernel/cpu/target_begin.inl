@@ -3,7 +3,9 @@
 // with FEWBIT_I8MM also the 8-bit matrix products.
 // A pragma, not a flag for the file: inline functions of standard headers, which come first, keep the baseline, so the linker cannot
 // hand an older machine a newer machine's copy of them.
-#if FEWBIT_VEC == 512 && defined(FEWBIT_VNNI)
+#if defined(FEWBIT_EMULATED)
+// tests/build_simde.sh: the baseline has to do, the intrinsics are plain code.
+#elif FEWBIT_VEC == 512 && defined(FEWBIT_VNNI)
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi"))), \
                              apply_to = function)
