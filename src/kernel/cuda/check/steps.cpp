@@ -319,6 +319,7 @@ void check_sequence(Rig& rig, bool quick) {
   }
   delta_case(rig, random, 2, 6, 16, true, {5, 1});
   delta_case(rig, random, 16, 48, 128, true, {1});
+  delta_case(rig, random, 16, 48, 128, true, {1, 1, 1, 1, 1, 1, 1});  // more heads than fit at once
   if (!quick) {
     delta_case(rig, random, 4, 8, 128, false, {3, 9, 1, 2});
     delta_case(rig, random, 2, 4, 64, true, {40});
