@@ -1,10 +1,12 @@
 // How an Act of layout q8_32 (or q8_128, q8_256, token8) lies on the GPU: in the order of the B registers of mma.m16n8k32.
 //
-// Columns go in groups of 8, inputs in units of 128; a block of 1280 bytes per (group, unit), stored [group][unit]:
+// Columns go in groups of 8, inputs in units of 128; a block of 1536 bytes per (group, unit), stored [group][unit]:
 //
 //   bytes    0 .. 1023   q: half (k-steps 0, 1 | 2, 3), lane, 16 bytes = registers (lo, hi) of the two k-steps.
 //                        lane = 4 n + t; register byte b: input 32 j + 16 f + 4 t + b of the column at n
 //   bytes 1024 .. 1279   per column: f32 d[4], then per k-step the sums of q over inputs 0..15 and 16..31 as two i16
+//   bytes 1280 .. 1535   q8_128, per column: i32 s[j] 4^(3 - j) for the k-steps j, with d[j] = s[j] u; i32 -64 (sum of s q) of either half
+//                        of the unit; f32 u, a power of two; f32 -1.5 * 2^23 u.  For sums in integers (matvec_few.cuh)
 //
 // Column c of a group stands at n = 2 c for c < 4, else 2 (c - 4) + 1: the accumulator of a lane then holds columns t and t + 4, and
 // launches of at most 4 columns need only half of it.
@@ -24,7 +26,7 @@
 
 namespace fewbit::kernel::cuda {
 
-inline constexpr int act_block = 1280, act_d_at = 1024;
+inline constexpr int act_block = 1536, act_d_at = 1024, act_whole_at = 1280;
 
 // The most that the sums of |s q| of q8_128 and q8_256 may be.  Times a weight's largest integer they stay below 2^24, so that f32 sums are
 // exact in any order: over 128 inputs for 135 (IQ1, Q3_K) and 1333 (IQ2), over 32 inputs for 4096 (Q6_K, IQ4_XS).
@@ -43,6 +45,7 @@ FEWBIT_FN constexpr int act_q_at(int c, int k) {
 }
 FEWBIT_FN constexpr int act_d_of(int c, int j) { return act_d_at + 32 * c + 4 * j; }
 FEWBIT_FN constexpr int act_sum_of(int c, int j) { return act_d_at + 32 * c + 16 + 4 * j; }
+FEWBIT_FN constexpr int act_whole_of(int c) { return act_whole_at + 32 * c; }
 
 FEWBIT_FN constexpr u64 act_q8_bytes(int n, int cols) { return u64((cols + 7) / 8) * u64(act_units(n)) * act_block; }
 

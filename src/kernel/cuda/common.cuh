@@ -85,6 +85,9 @@ void allow_smem(K kernel, size_t bytes) {
   FEWBIT_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
 }
 
+// The warp's number in its block, known to the compiler to be the same in all lanes: what follows from it goes into uniform registers.
+__device__ __forceinline__ int warp_index() { return __shfl_sync(~0u, int(threadIdx.x / 32), 0); }
+
 // ---- sums in a fixed order ----------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ f32 warp_sum(f32 v) {
@@ -98,13 +101,15 @@ __device__ __forceinline__ f32 warp_max(f32 v) {
   return v;
 }
 // Sum over the block; `shared` holds one float per warp.  All threads call it, all get the sum; ends with a barrier behind the last read
-// of `shared` only if the caller adds one.
+// of `shared` only if the caller adds one.  WARPS: their number where it is known.
+template <int WARPS = 0>
 __device__ __forceinline__ f32 block_sum(f32 v, f32* shared) {
   v = warp_sum(v);
-  const int warps = int(blockDim.x + 31) / 32;
+  const int warps = WARPS ? WARPS : int(blockDim.x + 31) / 32;
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
   __syncthreads();
   f32 s = 0;
+#pragma unroll WARPS ? WARPS : 1
   for (int w = 0; w < warps; w++) s += shared[w];
   return s;
 }

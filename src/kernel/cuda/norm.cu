@@ -26,7 +26,7 @@ struct NormArgs {
   int n, cols;
   bool aligned;  // rows start at multiples of 16 bytes and hold a multiple of 4 numbers
   const f32* w;
-  f32 eps;
+  f32 eps, reciprocal_n;
   int n_outs;
   NormOut outs[4];
 };
@@ -34,45 +34,71 @@ struct NormArgs {
 __device__ __forceinline__ f32 pow2(int e) { return __uint_as_float(u32(e + 127) << 23); }
 __device__ __forceinline__ u32 magnitude(f32 v) { return __float_as_uint(v) & 0x7fffffffu; }
 
+// round(v / d), halves away from zero, of four numbers at most 127.5 d large: v / d is rounded as a division would be, by one reciprocal
+// and a correction each.
+__device__ __forceinline__ void rounded_quotients(const f32 (&v)[4], f32 d, int (&q)[4]) {
+  if (d > 0x1p-90f && d < 0x1p100f) {
+    const f32 r = __frcp_rn(d);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const f32 first = v[i] * r, x = __fmaf_rn(__fmaf_rn(-first, d, v[i]), r, first);
+      q[i] = int(x + copysignf(0x1.fffffep-2f, x));  // the largest number below 1/2: it carries exactly the halves over
+    }
+  } else {  // no reciprocal
+#pragma unroll
+    for (int i = 0; i < 4; i++) q[i] = d > 0 ? int(roundf(v[i] / d)) : 0;
+  }
+}
+
 // 4 neighbours at p of column c -> q8_32 (or what the layout says): 8 threads share a group of 32, a warp 128.
 __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, int p, float4 v, bool write, ActLayout layout, f32 fixed_s) {
   const f32 vs[4] = {v.x, v.y, v.z, v.w};
-  u32 m = max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
+  const u32 mine = max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
+  u32 m = mine;
 #pragma unroll
   for (int s = 1; s < 8; s *= 2) m = max(m, __shfl_xor_sync(~0u, m, s));
   const bool by_128 = layout == ActLayout::q8_128 || layout == ActLayout::q8_256;
   bool finite = m < 0x7f800000u;
   int q[4];
-  f32 d, unit = 1, s = 1;  // by_128: 2^e of the warp's 128 numbers
-  auto quantise = [&](bool any) {
+  f32 d, unit = 1;   // by_128: a power of two, of the warp's 128 numbers
+  int multiple = 1;  // d of it
+  auto quantise = [&] {
+    rounded_quotients(vs, d, q);
 #pragma unroll
-    for (int i = 0; i < 4; i++) q[i] = any ? max(-127, min(127, int(roundf(vs[i] / d)))) : 0;
+    for (int i = 0; i < 4; i++) q[i] = max(-127, min(127, q[i]));
   };
   if (by_128) {
-    u32 most = max(m, __shfl_xor_sync(~0u, m, 8));
-    most = max(most, __shfl_xor_sync(~0u, most, 16));
+    const u32 most = __reduce_max_sync(~0u, mine);
     finite = most < 0x7f800000u;
-    unit = __uint_as_float((__float_as_uint(__uint_as_float(most) / 2032.0f) + 0x7fffffu) & 0x7f800000u);
-    for (const bool any = most && finite;; unit *= 2) {  // the same in all threads of the warp
-      s = fminf(16.0f, fmaxf(1.0f, ceilf(__uint_as_float(m) / (127.0f * unit))));
-      d = any ? unit * s : 0;
-      quantise(any);
-      int total = (abs(q[0]) + abs(q[1]) + abs(q[2]) + abs(q[3])) * int(s);
+    q[0] = q[1] = q[2] = q[3] = 0, d = 0;
+    if (most && finite) {  // the same in all threads of the warp
+      // The smallest power of two with most <= 2032 unit, then the smallest multiples with m <= 127 multiple unit.
+      constexpr u32 mantissa = 0x7fffff, of_2032 = 0x7e0000, exponent_of_2032 = 10;
+      for (int bits = max(int((most + (mantissa - of_2032)) & ~mantissa) - int(exponent_of_2032 << 23), 1 << 23);; bits += 1 << 23) {
+        unit = __int_as_float(bits);
+        const f32 times = __uint_as_float(m) * __int_as_float((254 << 23) - bits);  // m / unit
+        multiple = int(ceilf(times * (1 / 127.0f)));
+        multiple += (f32(multiple) * 127 < times) - (f32(multiple - 1) * 127 >= times);
+        multiple = min(16, max(1, multiple));
+        d = unit * f32(multiple);
+        quantise();
+        int total = (abs(q[0]) + abs(q[1]) + abs(q[2]) + abs(q[3])) * multiple;
+        bool fits = int(__reduce_add_sync(~0u, u32(total))) <= act_most_of_128(layout == ActLayout::q8_256);
+        if (layout == ActLayout::q8_256) {  // else 32 times 2032 always fit
 #pragma unroll
-      for (int k = 1; k < 8; k *= 2) total += __shfl_xor_sync(~0u, total, k);
-      const bool fits = __all_sync(~0u, total <= act_most_of_32(layout == ActLayout::q8_256));
-#pragma unroll
-      for (int k = 8; k < 32; k *= 2) total += __shfl_xor_sync(~0u, total, k);
-      if (!any || (fits && total <= act_most_of_128(layout == ActLayout::q8_256))) break;
+          for (int k = 1; k < 8; k *= 2) total += __shfl_xor_sync(~0u, total, k);
+          fits = __all_sync(~0u, total <= act_most_of_32(true)) && fits;
+        }
+        if (fits) break;
+      }
     }
-    if (most == 0) unit = 1;
   } else if (layout == ActLayout::token8) {  // one scale per column
     d = 1.0f / fixed_s;
 #pragma unroll
     for (int i = 0; i < 4; i++) q[i] = max(-128, min(127, int(rintf(vs[i] * fixed_s))));
   } else {
     d = __uint_as_float(m) / 127.0f;
-    quantise(m && finite);
+    if (finite) quantise();
   }
   if (!finite) {
     d = unit = __uint_as_float(0x7fc00000u);
@@ -82,6 +108,8 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
   sum += __shfl_xor_sync(~0u, sum, 1);
   sum += __shfl_xor_sync(~0u, sum, 2);
   const int other = __shfl_xor_sync(~0u, sum, 4);
+  int whole = multiple * (sum + other);
+  whole += __shfl_xor_sync(~0u, whole, 8);
   if (!write) return;
   u8* block = act + act_block_at(units, c, p / 128);
   const int k = p % 128, j = k / 32;
@@ -90,6 +118,12 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
   if (k % 32 == 0) {
     *reinterpret_cast<f32*>(block + act_d_of(c % 8, j)) = d;
     *reinterpret_cast<u32*>(block + act_sum_of(c % 8, j)) = u32(sum & 0xffff) | u32(other) << 16;
+    if (layout == ActLayout::q8_128) {
+      i32* at = reinterpret_cast<i32*>(block + act_whole_of(c % 8));
+      at[j] = multiple << (2 * (3 - j));
+      if (j % 2 == 0) at[4 + j / 2] = -64 * whole;
+      if (j == 0) at[6] = __float_as_int(unit), at[7] = __float_as_int(-12582912.0f * unit);
+    }
   }
   if (!act_has_image(cols)) return;
   u8* image = act + act_image_block_at(units, cols, c, p / 128);
@@ -97,14 +131,14 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
   f32 factor = 1, left = d;
   if (by_128) {
     const f32 within = finite ? fminf(fmaxf(unit, pow2(act_image_min_e)), pow2(act_image_max_e)) : 1.0f;
-    factor = s * within, left = unit / within;
+    factor = f32(multiple) * within, left = unit / within;
   }
   *reinterpret_cast<__half2*>(image + act_image_q_at(c, k)) = __floats2half2_rn(f32(q[0]) * factor, f32(q[2]) * factor);
   *reinterpret_cast<__half2*>(image + act_image_q_at(c, k + 1)) = __floats2half2_rn(f32(q[1]) * factor, f32(q[3]) * factor);
   if (k % 32 == 0) {
     *reinterpret_cast<f32*>(image + act_image_d_of(c, j)) = left;
-    const int sums[2] = {sum * int(s), other * int(s)}, mask = by_128 ? 31 : 0;
-    const f32 one = by_128 ? factor / s : 1.0f;
+    const int sums[2] = {sum * multiple, other * multiple}, mask = by_128 ? 31 : 0;
+    const f32 one = by_128 ? factor / f32(multiple) : 1.0f;
 #pragma unroll
     for (int part = 0; part < 2; part++) {
       auto of = [&](int v) { return f32(!mask ? (part ? 0 : v) : part ? v & ~mask : v & mask) * one; };
@@ -121,7 +155,9 @@ __device__ __forceinline__ float4 load4(const f32* x, int i, int n, bool aligned
   return make_float4(i < n ? x[i] : 0, i + 1 < n ? x[i + 1] : 0, i + 2 < n ? x[i + 2] : 0, i + 3 < n ? x[i + 3] : 0);
 }
 
-__global__ void norm_kernel(const __grid_constant__ NormArgs a) {
+// B: the block of every rotation, or 0: any.
+template <int B>
+__global__ void __launch_bounds__(B ? 256 : 1024) norm_kernel(const __grid_constant__ NormArgs a) {
   extern __shared__ float4 exchange[];  // one per thread
   __shared__ f32 partial[64];
   early_launch();
@@ -152,6 +188,13 @@ __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
       constexpr int at_once = 5;
       for (; i < a.n; i += at_once * step) {
         float4 v[at_once];
+        if (i - int(threadIdx.x) * 4 + at_once * step <= a.n) {  // all there
+#pragma unroll
+          for (int k = 0; k < at_once; k++) v[k] = *reinterpret_cast<const float4*>(x + i + k * step);
+#pragma unroll
+          for (int k = 0; k < at_once; k++) add(v[k]);
+          continue;
+        }
 #pragma unroll
         for (int k = 0; k < at_once; k++) v[k] = *reinterpret_cast<const float4*>(x + min(i + k * step, a.n - 4));
 #pragma unroll
@@ -160,7 +203,7 @@ __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
     } else {
       for (; i < a.n; i += step) add(load4(x, i, a.n, false));
     }
-    factor = 1.0f / sqrtf(block_sum(s, partial) / f32(a.n) + a.eps);
+    factor = rsqrtf(block_sum < B ? 8 : 0 > (s, partial) * a.reciprocal_n + a.eps);
   }
   f32 scale8 = 0;
   if (out.layout == ActLayout::token8) {  // the column's largest magnitude (such models have no rotation)
@@ -175,7 +218,7 @@ __global__ void norm_kernel(const __grid_constant__ NormArgs a) {
 
   if (a.w) v = make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w);
   if (out.signs) v = make_float4(v.x * signs.x, v.y * signs.y, v.z * signs.z, v.w * signs.w);
-  if (out.block > 1) v = rotate4(v, out.block, exchange);
+  if (out.block > 1) v = rotate4<B>(v, out.block, exchange);
   if (out.layout == ActLayout::f32) {
     f32* to = static_cast<f32*>(out.data) + i64(c) * a.n + p;
     if (a.aligned) {
@@ -197,7 +240,7 @@ void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 ep
   int at = 0;
   bool plain_done = plain == nullptr;
   while (at < int(outs.size()) || !plain_done) {  // one launch per block size; usually one
-    NormArgs a{x, ldx, n, cols, n % 4 == 0 && ldx % 4 == 0, w, eps, 0, {}};
+    NormArgs a{x, ldx, n, cols, n % 4 == 0 && ldx % 4 == 0, w, eps, 1.0f / f32(n), 0, {}};
     int threads = 0;
     if (!plain_done) {
       a.outs[a.n_outs++] = NormOut{plain, ActLayout::f32, 1, nullptr, 0, 0, 0};
@@ -224,7 +267,9 @@ void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 ep
     s.block = dim3(unsigned(threads)), s.smem = size_t(threads) * sizeof(float4);
     s.cols = cols, s.name = w ? "norm" : "act";
     s.shape = ctx.launches ? std::to_string(n) + "x" + std::to_string(cols) : std::string();
-    launch(ctx, norm_kernel, s, a);
+    bool usual = threads == 256;
+    for (int i = 0; i < a.n_outs; i++) usual = usual && (a.outs[i].block <= 1 || a.outs[i].block == 1024);
+    launch(ctx, usual ? norm_kernel<1024> : norm_kernel<0>, s, a);
   }
 }
 

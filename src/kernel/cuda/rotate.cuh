@@ -9,8 +9,10 @@ inline constexpr int max_rotation = 4096;
 inline int rotation_threads(int block) { return block > 1024 ? block / 4 : 256; }
 
 // v: numbers 4 tid .. 4 tid + 3 of the thread block's 4 * blockDim.x.  `shared`: blockDim.x float4, used for B > 128 only.
-// Every thread calls it.  Natural order, scaled by 1 / sqrt(B).
-__device__ __forceinline__ float4 rotate4(float4 v, int block, float4* shared) {
+// Every thread calls it.  Natural order, scaled by 1 / sqrt(B).  B: the block where it is known, with 4 blockDim.x = B or 1024.
+template <int B = 0>
+__device__ __forceinline__ float4 rotate4(float4 v, int any_block, float4* shared) {
+  const int block = B ? B : any_block;
   if (block >= 2) v = make_float4(v.x + v.y, v.x - v.y, v.z + v.w, v.z - v.w);
   if (block >= 4) v = make_float4(v.x + v.z, v.y + v.w, v.x - v.z, v.y - v.w);
   const int lane = int(threadIdx.x % 32), warp = int(threadIdx.x / 32);
@@ -29,6 +31,7 @@ __device__ __forceinline__ float4 rotate4(float4 v, int block, float4* shared) {
     shared[threadIdx.x] = v;
     __syncthreads();
     float4 s = shared[first * 32 + lane];
+#pragma unroll B ? B / 128 : 1
     for (int w = 1; w < warps; w++) {
       const float4 o = shared[(first + w) * 32 + lane];
       const f32 sign = __popc(w & (warp - first)) & 1 ? -1.0f : 1.0f;
