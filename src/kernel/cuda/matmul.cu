@@ -3,6 +3,7 @@
 #include <map>
 
 #include "kernel/cuda/gemm.cuh"
+#include "kernel/cuda/matvec_few.cuh"
 #include "kernel/cuda/matvec_one.cuh"
 #include "kernel/cuda/ops.h"
 
@@ -52,9 +53,9 @@ MvProduct mv_product(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
   return p;
 }
 
-// Items of two tiles for a grid of `blocks`: all, or as many as go evenly if less than half of the blocks would get one more.
-int full_items(int tiles, int blocks) {
-  const int items = tiles / 2, rest = items % blocks;
+// Items of `at_once` tiles for a grid of `blocks`: all, or as many as go evenly if less than half of the blocks would get one more.
+int full_items(int tiles, int at_once, int blocks) {
+  const int items = tiles / at_once, rest = items % blocks;
   return items > blocks && 2 * rest <= blocks ? items - rest : items;
 }
 
@@ -77,8 +78,41 @@ bool launch_one(Ctx& ctx, const MvArgs& a, int layout, u64 bytes, const std::str
   return true;
 }
 
-void launch_mv(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std::string& shape) {
+// Several columns of activations q8_128.
+bool launch_few(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std::string& shape) {
+  struct Few {
+    MvEntry entry;
+    int resident = 0;  // blocks at once
+  };
+  static Few table[std::size(layout_infos)][2][3][2];
+  if (a.ids) return false;
+  const int warps = slab_count(a.units), sms = device_of(ctx).sms(), nc = a.cols > 4 ? 2 : 1;
+  bool fours = a.tiles >= 4 * sms * 16 / warps;  // and no item lies in two matrices
+  for (int i = 0; i < a.n; i++) fours = fours && a.p[i].tile0 % 4 == 0;
+  const int tiles = fours ? 4 : a.tiles >= 2 * sms ? 2 : 1;
+  Few& f = table[layout][nc - 1][tiles / 2][warps / 8];
+  if (!f.entry.kernel) {
+    f.entry = mv_few(layout, nc, tiles);
+    if (!f.entry.kernel) return false;
+    allow_smem(f.entry.kernel, f.entry.smem[1]);
+    FEWBIT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&f.resident, f.entry.kernel, 32 * warps, f.entry.smem[warps / 8]));
+    f.resident = std::max(1, f.resident) * sms;
+  }
+  LaunchShape s;
+  s.grid = dim3(unsigned(std::min(std::max(a.tiles / tiles, a.n_rows ? sms : 1), f.resident)), unsigned(groups));
+  a.full = full_items(a.tiles, tiles, int(s.grid.x));
+  // Between two and three tiles for a multiprocessor: one item of two for each, and the rest one by one.
+  if (tiles == 2 && a.tiles > 2 * sms && a.tiles <= 3 * sms && f.resident >= 2 * sms && groups == 1)
+    a.full = sms, s.grid.x = unsigned(a.tiles - sms);
+  s.block = dim3(unsigned(32 * warps)), s.smem = f.entry.smem[warps / 8], s.cols = a.cols;
+  s.name = layout_infos[layout].name, s.shape = shape, s.bytes = bytes;
+  launch(ctx, f.entry.kernel, s, a);
+  return true;
+}
+
+void launch_mv(Ctx& ctx, MvArgs& a, int layout, ActLayout act, int groups, u64 bytes, const std::string& shape) {
   if (launch_one(ctx, a, layout, bytes, shape)) return;
+  if (act == ActLayout::q8_128 && a.cols > 1 && launch_few(ctx, a, layout, groups, bytes, shape)) return;
   const int nc = a.groups || (!a.ids && a.cols > 4) ? 2 : 1;
   // Two tiles at a time save loads of activations; where there are enough of them to go round.
   const int wanted = a.tiles >= 2 * device_of(ctx).sms() ? 2 : 1;
@@ -87,7 +121,7 @@ void launch_mv(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std
   LaunchShape s;
   const int items = std::max(a.tiles / c.entry.tiles, a.n_rows ? device_of(ctx).sms() : 1);
   s.grid.x = unsigned(std::min(items, c.resident));
-  a.full = full_items(a.tiles, int(s.grid.x));
+  a.full = full_items(a.tiles, 2, int(s.grid.x));
   s.grid.y = unsigned(a.ids ? std::clamp(c.resident / int(s.grid.x), 1, groups) : groups);
   s.block = dim3(unsigned(32 * warps));
   s.smem = c.entry.smem[warps / 8], s.cols = a.ids ? a.entries : a.cols;
@@ -343,7 +377,7 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
     }
     const std::string shape = shape_of(ctx, rows, w.cols, m.cols);
     if (m.n_rows == 0 && launch_gemm(ctx, m, w.layout_id, q.a->layout, bytes, shape)) continue;
-    launch_mv(ctx, m, w.layout_id, (m.cols + 7) / 8, bytes, shape);
+    launch_mv(ctx, m, w.layout_id, q.a->layout, (m.cols + 7) / 8, bytes, shape);
   }
 }
 
@@ -360,7 +394,7 @@ void glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind,
     MvArgs m = pair_args(gate, up, a, kind, h);
     const std::string shape = shape_of(ctx, 2 * gate.rows, gate.cols, a.cols);
     if (!launch_gemm(ctx, m, gate.layout_id, a.layout, gate.bytes + up.bytes, shape))
-      launch_mv(ctx, m, gate.layout_id, (a.cols + 7) / 8, gate.bytes + up.bytes, shape);
+      launch_mv(ctx, m, gate.layout_id, a.layout, (a.cols + 7) / 8, gate.bytes + up.bytes, shape);
     return;
   }
   // Different layouts: gate into h, up into scratch.
@@ -387,7 +421,7 @@ void moe_glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, const
   MvArgs m = pair_args(gate, up, a, kind, h);
   m.act_div = k;
   const int groups = group_entries(ctx, m, ids, entries, int(gate.experts));
-  launch_mv(ctx, m, gate.layout_id, groups, u64(k) * (gate.bytes + up.bytes) / u64(gate.experts),
+  launch_mv(ctx, m, gate.layout_id, a.layout, groups, u64(k) * (gate.bytes + up.bytes) / u64(gate.experts),
             shape_of(ctx, 2 * gate.rows, gate.cols, entries));
 }
 
@@ -418,7 +452,7 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
       const Units units(down.layout_id, down.rows, down.cols);
       m.n = 1, m.tiles = int(units.tiles), m.units = int(units.units), m.cols = entries, m.act_div = 1;
       const int groups = group_entries(ctx, m, ids + c * k, entries, int(down.experts));
-      launch_mv(ctx, m, down.layout_id, groups, bytes, shape_of(ctx, down.rows, down.cols, entries));
+      launch_mv(ctx, m, down.layout_id, a.layout, groups, bytes, shape_of(ctx, down.rows, down.cols, entries));
     }
     LaunchShape s;
     s.grid = dim3(unsigned((n + 255) / 256), unsigned(now)), s.block = dim3(256), s.cols = now, s.name = "moe.combine";

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
   using Shape = MvShape<C, S, T>;
   constexpr int depth = Shape::depth, unit_bytes = Shape::unit, stage = Shape::stage, stage_units = Shape::stage_units;
   extern __shared__ __align__(128) u8 shared[];
-  const int lane = int(threadIdx.x % 32), warp = int(threadIdx.x / 32), t = lane % 4;
+  const int lane = int(threadIdx.x % 32), warp = warp_index(), t = lane % 4;
   const int warps = int(blockDim.x / 32);  // = slabs
   u8* barriers = shared + Shape::ring_at(warps);
   Ring<stage, depth> ring(shared + Shape::ring_at(warp), barriers + warp * depth * 8, lane);

@@ -14,7 +14,7 @@ namespace fewbit::kernel::cuda {
 template <Code C>
 struct OneShape {
   static constexpr int unit = code_bytes(C) + scale_bytes(Scale::g128);
-  static constexpr int tiles = 2, units = 4, stage = tiles * units * unit, depth = C == Code::b2 ? 2 : 4;
+  static constexpr int tiles = 2, units = 4, stage = tiles * units * unit, depth = C == Code::b2 ? 2 : 3;
   // Per unit of activations: q as it lies in column 0 (128 bytes), then per k-step f32 a / 2^(field j), what comes off the sums of rows g
   // and, where it differs, of rows g + 8.
   static constexpr int off8 = C == Code::q1 ? 32 : 16;
@@ -143,10 +143,10 @@ __device__ __forceinline__ void four_units(u32 unit, int n, int lane, u32 act, u
 }
 
 template <Code C, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS, WARPS == 4 ? 4 : 2) matvec_one_kernel(const __grid_constant__ MvArgs a) {
+__global__ void __launch_bounds__(32 * WARPS) __maxnreg__(C == Code::b2 ? 128 : 96) matvec_one_kernel(const __grid_constant__ MvArgs a) {
   using Shape = OneShape<C>;
   extern __shared__ __align__(128) u8 shared[];
-  const int lane = int(threadIdx.x % 32), warp = int(threadIdx.x / 32), t = lane % 4;
+  const int lane = int(threadIdx.x % 32), warp = warp_index(), t = lane % 4;
   constexpr int warps = WARPS;  // = slabs
   u8* barriers = shared + Shape::barriers_at(warps, a.units);
   const u32 base = u32(__cvta_generic_to_shared(shared)), zero = base + Shape::zeros_at(warps, a.units);
@@ -261,8 +261,11 @@ MvOne mv_one(int layout, int units, int warps);
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), us of 34816x5120 / 16384x5120 / 5120x17408 / 5120x6144 / 248320x5120:
-// PQ2_0 14.6 / 8.8 / 9.6 / 4.3 / 88 (matvec.cuh: 19.7 / 9.3 / 11.3 / 5.1 / 95), Q1_0 12.7 / 7.4 / 9.8 / 4.1 / 68 (15.8 / 8.1 / 10.4 / 4.5 /
-// 90). A token's 257 products: 2.37 and 2.25 ms. tried: half of every SM left free for the next launch | 4.8 ms against 3.1 (before this
-// form) | bound by instructions, not by memory tried: the next items' weights by bulk prefetch into L2 | 34816x5120 22 us against 20, the
-// head 144 against 95 tried: 80 or 96 registers for more warps | 34816x5120 17.7 us against 15.2, the head 110 against 88 | spills tried:
-// one tile per item, for matrices of few rows or the last items of a large one | 34816x5120 16.4 us against 14.6
+// PQ2_0 14.1 / 8.5 / 9.2 / 4.1 / 87 (matvec.cuh: 19.7 / 9.3 / 11.3 / 5.1 / 95), Q1_0 12.1 / 6.9 / 8.6 / 4.0 / 62 (15.8 / 8.1 / 10.4 /
+// 4.5 / 90).  A token's 257 products: 2.26 and 2.11 ms.
+// tried: half of every SM left free for the next launch | 4.8 ms against 3.1 (before this form) | bound by instructions, not by memory
+// tried: the next items' weights by bulk prefetch into L2 | 34816x5120 22 us against 20, the head 144 against 95
+// tried: 80 or 96 registers for more warps (PQ2_0) | 34816x5120 17.7 us against 15.2, the head 110 against 88 | spills
+// tried: one tile per item, for matrices of few rows or the last items of a large one | 34816x5120 16.4 us against 14.6
+// tried: Q1_0 with 4 blocks of 4 stages instead of 5 of 3 | 11.9 / 7.1 / 9.3 / 4.0 / 63
+// tried: fewer stages asked for before the predecessor ends | a token's products 2.49 and 2.86 ms (one stage, none) against 2.36

@@ -201,6 +201,7 @@ void check_decode(Rig& rig) {
   Random random(12);
   for (Type type : {Type::PQ2_0, Type::Q1_0})
     for (i64 cols : {256, 1024, 5120, 17408}) products(rig, random, type, 4304, cols, cols == 1024, {1, 8});
+  for (Type type : {Type::PQ2_0, Type::Q1_0, Type::Q2_0}) products(rig, random, type, 35000, 256, false, {1, 3, 8});
 }
 
 void check_wide(Rig& rig, bool quick) {

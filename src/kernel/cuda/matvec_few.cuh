@@ -1,0 +1,243 @@
+// y = W a for 2 to 8 columns (and more, by eights), weights with a scale per 64 or 128 inputs, activations q8_128.
+//
+// Idea     such activations are integers s q (s = 1..16 per 32 inputs) times one power of two u per 128, so a unit's sum is an exact
+//          integer: the k-steps' sums are put together in integers (one multiply-add each) and become floats once per scale.
+// Work     items of T row tiles, slabs and rings as in matvec.cuh; the more tiles, the fewer loads of activations per tile.  One buffer of
+//          sums: the parts of an item are added up after the first stage of the next.
+// Order    t = u * sum exactly, then acc = fma(t, d, acc): the bits of unit_dot(), of one column and of the wide kernel.
+#pragma once
+#include "kernel/cuda/matvec.cuh"
+
+namespace fewbit::kernel::cuda {
+
+template <Code C, Scale S, int T>
+struct FewShape {
+  static constexpr int unit = code_bytes(C) + scale_bytes(S);
+  static constexpr int stage_units = T * unit > 3300 ? 1 : 3300 / (T * unit);  // of each of the T tiles, at most
+  static constexpr int stage = T * unit * stage_units;
+  static constexpr int depth = stage > 2600 ? 2 : 3;
+  // Rings | barriers: per warp and slot, then `written` and `free` | sums, and 8 floats more
+  FEWBIT_FN static constexpr u32 ring_at(int warp) { return u32(warp) * depth * stage; }
+  FEWBIT_FN static constexpr u32 sums_at(int warps) { return ring_at(warps) + u32(warps * depth + 2) * 8; }
+  static constexpr size_t smem(int nc, int warps) { return sums_at(warps) + size_t(warps * 64 * nc * T + 8) * sizeof(f32); }
+};
+
+// What integer sums of one column need (act_layout.h).
+struct WholeScales {
+  int m[4], k[2];
+  f32 u, nb;
+  __device__ __forceinline__ void load(const u8* p) {
+    const int4 a = *reinterpret_cast<const int4*>(p), b = *reinterpret_cast<const int4*>(p + 16);
+    m[0] = a.x, m[1] = a.y, m[2] = a.z, m[3] = a.w, k[0] = b.x, k[1] = b.y, u = __int_as_float(b.z), nb = __int_as_float(b.w);
+  }
+};
+
+// unit_dot() with integer sums.
+template <Code C, Scale S, int NC>
+__device__ __forceinline__ void whole_dot(u32 unit, int lane, const uint4 (&b)[2], const WholeScales (&s)[NC], f32 (&acc)[NC][2]) {
+  const Codes<C> codes(unit, lane);
+  const u32 scales = unit + code_bytes(C);
+  constexpr int parts = S == Scale::g64 ? 2 : 1, steps = 4 / parts;
+  f32 w[2][2];  // [row half][part]
+  if constexpr (S == Scale::g128) {
+    const u32 v = shared_u32(scales + 4 * (lane / 4));
+    w[0][0] = half_of(v, 0), w[1][0] = half_of(v, 1);
+  } else {
+    const uint2 v = shared_u64(scales + 8 * (lane / 4));
+    w[0][0] = half_of(v.x, 0), w[0][1] = half_of(v.x, 1), w[1][0] = half_of(v.y, 0), w[1][1] = half_of(v.y, 1);
+  }
+  constexpr int zero[4] = {0, 0, 0, 0};
+  int d[4][4];
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    u32 a[4];
+    codes.a(j, a, Tables{});
+    mma32<false>(d[j], a, j % 2 ? b[j / 2].z : b[j / 2].x, j % 2 ? b[j / 2].w : b[j / 2].y, zero);
+  }
+#pragma unroll
+  for (int n = 0; n < NC; n++)
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+      for (int part = 0; part < parts; part++) {
+        // Operands of k-step j are 4^j too large (q1: 2^j, and 8 times that in rows g + 8), multipliers 4^(3 - j) (2^(3 - j)).
+        constexpr bool one_bit = C == Code::q1;
+        const int shift = one_bit && h == 0 ? 3 : 6;
+        int sum = parts == 2 ? s[n].k[part] : s[n].k[0] + s[n].k[1];
+        if (shift == 3) sum >>= 3;
+#pragma unroll
+        for (int j = part * steps; j < (part + 1) * steps; j++) sum += d[j][2 * h + n] * (one_bit ? s[n].m[j] >> (3 - j) : s[n].m[j]);
+        const f32 t = __fmaf_rn(__int_as_float((sum >> shift) + float_bias_bits), s[n].u, s[n].nb);
+        acc[n][h] = __fmaf_rn(t, w[h][part], acc[n][h]);
+      }
+}
+
+template <Code C, Scale S, int NC, int T>
+__global__ void __maxnreg__(96) matvec_few_kernel(const __grid_constant__ MvArgs a) {
+  using Shape = FewShape<C, S, T>;
+  constexpr int depth = Shape::depth, unit_bytes = Shape::unit, stage = Shape::stage, stage_units = Shape::stage_units;
+  extern __shared__ __align__(128) u8 shared[];
+  const int lane = int(threadIdx.x % 32), warp = warp_index(), t = lane % 4;
+  const int warps = int(blockDim.x / 32);  // = slabs
+  u8* barriers = shared + Shape::ring_at(warps);
+  Ring<stage, depth> ring(shared + Shape::ring_at(warp), barriers + warp * depth * 8, lane);
+  f32* sums = reinterpret_cast<f32*>(shared + Shape::sums_at(warps));
+  // All warps have left their part of an item; all have read what they add up.
+  const u32 written = u32(__cvta_generic_to_shared(barriers + warps * depth * 8)), free = written + 8;
+  if (threadIdx.x == 0) barrier_init(written, blockDim.x), barrier_init(free, blockDim.x);
+  __syncthreads();
+  early_launch();
+
+  const int u0 = slab_begin(a.units, warp), nu = slab_begin(a.units, warp + 1) - u0;
+  const u32 tile_bytes = u32(a.units) * unit_bytes;
+  auto product = [&](int tile) {
+    int i = 0;
+    while (i + 1 < a.n && tile >= a.p[i + 1].tile0) i++;
+    return i;
+  };
+  auto first_tile = [&](int item) { return item < a.full ? T * item : (T - 1) * a.full + item; };
+  auto tiles_of = [&](int item) { return item < a.full ? T : 1; };
+  // What the ring asks for next: `ask_left` units of an item from ask_from on.
+  int ask_item = int(blockIdx.x), ask_left = 0, ask_tiles = 0;
+  const u8* ask_from = nullptr;
+  auto ask = [&](u32 slot) {
+    if (ask_left == 0) {
+      const int tile = first_tile(ask_item);
+      if (tile >= a.tiles) return ring.fill_nothing();
+      const MvProduct& p = a.p[product(tile)];
+      ask_from = p.w + u64(tile - p.tile0) * tile_bytes + u32(u0) * unit_bytes;
+      ask_left = nu, ask_tiles = tiles_of(ask_item), ask_item += int(gridDim.x);
+    }
+    const int n = min(ask_left, stage_units);
+    ring.fill(slot, ask_from, tile_bytes, ask_tiles, u32(n) * unit_bytes);
+    ask_from += u32(n) * unit_bytes, ask_left -= n;
+  };
+  if (nu) {
+#pragma unroll
+    for (int i = 0; i < depth; i++) ask(u32(i));
+  }
+  const int first = int(blockIdx.y) * 8, n_cols = min(8, a.cols - first);
+  prefetch_rows(a.rows, a.n_rows, n_cols);
+  early_wait();
+
+  // The slab's activations into L1: a unit's are lines 0 .. 7 (q) and two more of its block.
+  const u64 block0 = act_block_at(a.units, first, u0);
+  const int line = lane % 10 < 8 ? 128 * (lane % 10) : act_whole_at + 128 * (lane % 10 - 8);
+  for (int u = lane / 10; u < nu && lane < 30; u += 3) touch(a.p[0].act + block0 + u32(u * act_block + line));
+  const bool far = a.units > 56;  // more than L1 holds beside the rings
+
+  // A warp adds up one set of 32 outputs - a column half and a row half - of every (warps / sets)-th tile of an item.
+  constexpr int sets = 2 * NC;
+  const int row_half = warp % 2, out_col = t + 4 * (warp / 2 % NC);
+  struct Outputs {
+    f32* y;    // of the first tile
+    int rows;  // left from there on
+  };
+  auto outputs = [&](const MvProduct& p, int tile) {
+    const int row = (tile - p.tile0) * (p.pair ? 8 : 16) + lane / 4 + 8 * row_half;
+    return Outputs{p.y + i64(first + out_col) * p.ldy + row, (p.pair && row_half) || out_col >= n_cols ? 0 : p.rows - row};
+  };
+  // Adds the slabs' parts of an item in order and writes its outputs.
+  auto add_up = [&](int item) {
+    const int tile0 = first_tile(item);
+    const MvProduct& p = a.p[product(tile0)];
+    const Outputs out = outputs(p, tile0);
+    const f32* from = sums + (warp % sets) * 32 + lane;
+    auto total = [&](int tile, int h) {
+      f32 s = 0;
+#pragma unroll
+      for (int w = 0; w < max_slabs; w++)
+        if (w < 4 || warps == max_slabs) s += from[((w * T + tile) * sets + h) * 32];
+      s *= p.factor;
+      if (p.scale[h]) s *= p.scale[h][0];
+      if (p.bias[h]) s += p.bias[h][p.rows - out.rows + tile * (p.pair ? 8 : 16)];
+      return s;
+    };
+    const int n = tiles_of(item), step = p.pair ? 8 : 16;
+    for (int tile = warp / sets; tile < n; tile += warps / sets) {
+      if (tile * step >= out.rows) continue;
+      f32* y = out.y + tile * step;
+      const f32 before = p.add ? *y : 0, s = total(tile, 0), r = p.pair ? glu_of(s, total(tile, 1), a.kind) : s;
+      *y = p.add ? before + r : r;
+    }
+  };
+
+  const u32 mine = u32(4 * act_n_of_column(min(act_column_of_n(NC == 1 ? lane / 8 * 2 : lane / 4), n_cols - 1)) + t) * 16;
+  u32 bs0[NC];
+#pragma unroll
+  for (int n = 0; n < NC; n++) bs0[n] = u32(act_whole_of(min(t + 4 * n, n_cols - 1)));
+  int last = 0, number = 0;
+  for (int item = int(blockIdx.x);; item += int(gridDim.x)) {
+    const bool more = first_tile(item) < a.tiles;
+    f32 acc[T][NC][2] = {};
+    auto settle = [&] {
+      if (number == 0) return;
+      barrier_wait(written, u32(number - 1) & 1);
+      add_up(last);
+      barrier_arrive(free);
+    };
+    if (more) {
+      const MvProduct& p = a.p[product(first_tile(item))];
+      if (p.add) {  // what the outputs are added to comes into L1 meanwhile
+        const Outputs out = outputs(p, first_tile(item));
+        for (int tile = warp / sets; tile < tiles_of(item); tile += warps / sets)
+          if (tile * 16 < out.rows) touch(out.y + tile * 16);
+      }
+      const u8* block = p.act + block0;
+      auto multiply = [&](auto tiles, int left, int n_units) {
+        u32 unit = ring.data();
+        for (int u = 0; u < n_units; u++) {
+          WholeScales s[NC];
+#pragma unroll
+          for (int n = 0; n < NC; n++) s[n].load(block + bs0[n]);
+          const uint4 b[2] = {*reinterpret_cast<const uint4*>(block + mine), *reinterpret_cast<const uint4*>(block + mine + 512)};
+          block += act_block;
+          if (far && lane < 10 && u + 1 < left) touch(block + line);
+#pragma unroll
+          for (int i = 0; i < tiles(); i++) whole_dot<C, S, NC>(unit + u32(i * n_units) * unit_bytes, lane, b, s, acc[i]);
+          unit += unit_bytes;
+        }
+      };
+      for (int left = nu; left > 0;) {
+        const int n_units = min(left, stage_units);
+        ring.wait();
+        if (tiles_of(item) == T)
+          multiply(std::integral_constant<int, T>(), left, n_units);
+        else
+          multiply(std::integral_constant<int, 1>(), left, n_units);
+        __syncwarp();
+        ask(ring.slot);
+        ring.next();
+        if (left == nu) settle();
+        left -= n_units;
+      }
+    }
+    if (!more || nu == 0) settle();
+    if (!more) break;
+    if (number > 0) barrier_wait(free, u32(number - 1) & 1);
+#pragma unroll
+    for (int i = 0; i < T; i++)
+#pragma unroll
+      for (int n = 0; n < NC; n++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) sums[(((warp * T + i) * NC + n) * 2 + h) * 32 + lane] = acc[i][n][h];
+    barrier_arrive(written);
+    number++, last = item;
+  }
+  for_rows(a.rows, a.n_rows, n_cols,
+           [&](const RowsProduct& p, int row, int col) { row_product(p, row, first + col, sums + warps * 64 * NC * T); });
+}
+
+// The kernel for up to 4 * nc columns, items of up to `tiles` = 1, 2 or 4 tiles; no kernel: the layout has none.
+MvEntry mv_few(int layout, int nc, int tiles);
+
+}  // namespace fewbit::kernel::cuda
+
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), PQ2_0, 8 columns, us of 34816x5120 / 16384x5120 / 5120x17408 / 5120x6144 / 248320x5120:
+// 17.6 / 9.6 / 11.8 / 5.1 / 102 (matvec.cuh: 24.9 / 11.6 / 14.0 / 6.0 / 130).  Of that, integer sums 4 to 6 %; the rest is fewer
+// instructions around them: warp_index() (a copy by uniform registers: 45 instructions, else 95), larger stages, outputs added up without
+// branches, 96 registers (20 warps on a multiprocessor).
+// tried: 128 registers | 21.7 / 9.8 / 11.6 / 5.1 / 102;  80 registers | 20.7 / 11.2 / 14.8 / 7.0 / 108
+// tried: two tiles at a time in the largest matrices | 19.6, 103;  one everywhere | 22.3 / 11.2 / 16.3 / 5.8 / 119
+// tried: q of the next unit loaded a unit ahead | 2 to 5 % slower
+// tried: fewer stages asked for before the predecessor ends | a token's products 3.87 and 4.03 ms (one stage, none) against 3.78
