@@ -311,8 +311,8 @@ u64 delta_net_scratch_bytes(int max_cols, int max_n) { return u64(max_cols) * u6
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 16 K and 48 V heads of 128: 1 column 5.6 us, 8 sequences 16.5 (without
-// each_kernel 20.7), 8 columns 15, 512: 260.
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 16 K and 48 V heads of 128: 1 column 4.9 us, 8 sequences 16.5 (by
+// few_kernel 5.6 and 20.7), 8 columns 15, 512: 218.
 // tried: the state read after the predecessor, 96 registers a thread | 7.5 / 25.4 / 18.3 us
 // tried: the state of the next wave's blocks prefetched into L2 | 8 sequences 23.0 us against 20.8
 // tried: a cluster of 4 blocks per head for few columns | 9.3 / 38.8 / 23.7 us

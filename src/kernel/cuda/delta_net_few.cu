@@ -140,8 +140,8 @@ __global__ void __launch_bounds__(DIM / held * 8, 2) few_kernel(const __grid_con
   }
 }
 
-// One column of each of many sequences, heads of 128: the copy engine brings a block's state into shared memory, so that three blocks fit
-// on a multiprocessor and every copy is under way from the start.  The same operations as in few_kernel.
+// One column of each sequence, heads of 128: the copy engine brings a block's state into shared memory, so that three blocks fit on a
+// multiprocessor and every copy is under way from the start.  The same operations as in few_kernel.
 constexpr int each_dim = 128, each_threads = 256, each_passes = each_dim / (each_threads / 8 * held);
 template <int TAPS>
 __global__ void __launch_bounds__(each_threads, 3) each_kernel(const __grid_constant__ Args a) {
@@ -275,8 +275,7 @@ void run(Ctx& ctx, const Batch& batch, const Args& a) {
   LaunchShape s;
   s.cols = batch.cols, s.bytes = u64(batch.seqs) * u64(d.v_heads) * u64(d.dim) * u64(d.dim) * 8;
   s.grid = dim3(unsigned(d.v_heads), unsigned(batch.seqs)), s.name = "delta_net.few";
-  // More heads than few_kernel has room for at once.
-  if (DIM == each_dim && batch.max_seq_cols == 1 && batch.seqs * d.v_heads > 2 * device_of(ctx).sms()) {
+  if (DIM == each_dim && batch.max_seq_cols == 1) {
     s.block = dim3(each_threads), s.smem = each_dim * each_dim * sizeof(f32), s.name = "delta_net.each";
     const auto kernel = d.conv == 4 ? each_kernel<4> : each_kernel<8>;
     allow_smem(kernel, s.smem);
