@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(each_threads, 3) each_kernel(const __grid_cons
   const i64 slot = a.slot[s];
   const int rep = d.v_heads / d.k_heads, kh = d.tiled ? h % d.k_heads : h / rep, pad = TAPS == 4 ? 0 : TAPS - d.conv;
   f32* state = d.state + (slot * d.v_heads + h) * DIM * DIM;
-  const u32 bars = u32(__cvta_generic_to_shared(arrived));
+  [[maybe_unused]] const u32 bars = u32(__cvta_generic_to_shared(arrived));
 #if __CUDA_ARCH__ >= 900
   if (tid == 0) {
     for (int p = 0; p < each_passes; p++) barrier_init(bars + 8 * p, 1);

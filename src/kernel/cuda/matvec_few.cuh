@@ -13,7 +13,7 @@ namespace fewbit::kernel::cuda {
 template <Code C, Scale S, int T>
 struct FewShape {
   static constexpr int unit = code_bytes(C) + scale_bytes(S);
-  static constexpr int stage_units = T * unit > 3300 ? 1 : 3300 / (T * unit);  // of each of the T tiles, at most
+  static constexpr int stage_units = T == 4 ? (unit > 400 ? 1 : 2) : 4400 / (T * unit);  // of each of the T tiles, at most
   static constexpr int stage = T * unit * stage_units;
   static constexpr int depth = stage > 2600 ? 2 : 3;
   // Rings | barriers: per warp and slot, then `written` and `free` | sums, and 8 floats more

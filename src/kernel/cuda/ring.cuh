@@ -32,6 +32,12 @@ __device__ __forceinline__ void barrier_wait(u32 bar, u32 phase) {
 #endif
 }
 #if __CUDA_ARCH__ >= 900
+// True in one lane; all call it.  Unlike `lane == 0` the compiler then knows that a copy's operands need not be made the same in all lanes.
+__device__ __forceinline__ bool elect_one() {
+  u32 one;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}\n" : "=r"(one));
+  return one;
+}
 __device__ __forceinline__ void barrier_expect(u32 bar, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
@@ -64,7 +70,7 @@ struct Ring {
   // Fills slot `at` with `runs` runs of `bytes` bytes, from `from` and `stride` bytes further on each; bytes % 16 == 0.
   __device__ __forceinline__ void fill(u32 at, const u8* from, u32 stride, int runs, u32 bytes) const {
 #if __CUDA_ARCH__ >= 900
-    if (lane == 0) {
+    if (elect_one()) {
       const u32 bar = bars + 8 * at;
       barrier_expect(bar, bytes * u32(runs));
       for (int r = 0; r < runs; r++) bulk_copy(base + at * STAGE + u32(r) * bytes, from + u64(stride) * u32(r), bytes, bar);
