@@ -85,7 +85,7 @@ bool launch_few(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const st
     int resident = 0;  // blocks at once
   };
   static Few table[std::size(layout_infos)][2][3][2];
-  if (a.ids) return false;
+  if (a.ids || narrow_choice < 0) return false;
   const int warps = slab_count(a.units), sms = device_of(ctx).sms(), nc = a.cols > 4 ? 2 : 1;
   bool fours = a.tiles >= 4 * sms * 16 / warps;  // and no item lies in two matrices
   for (int i = 0; i < a.n; i++) fours = fours && a.p[i].tile0 % 4 == 0;
