@@ -218,4 +218,4 @@ u64 attention_scratch_bytes(int max_cols, int n_q_heads, int head_dim, int max_c
 // tried: a block of 8 warps per column, splits in order | 726 / 2465 us at 512 columns
 // tried: the cache's type known at run time only | 18.1 / 17.1 / 87 us; 610 / 2116 us | branches keep the loads of rows apart
 // tried: a warp per column with 6 queries instead of 3 | 717 us | spills
-// tried: the split kernel with every loop unrolled | 14.6 us at depth 64 | 7,200 instructions, now 2,100: it waited for them
+// tried: the split kernel with every loop unrolled | 14.6 us at depth 64 | 7,200 instructions, now 4,100: it waited for them

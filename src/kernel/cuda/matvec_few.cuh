@@ -13,7 +13,7 @@ namespace fewbit::kernel::cuda {
 template <Code C, Scale S, int T>
 struct FewShape {
   static constexpr int unit = code_bytes(C) + scale_bytes(S);
-  static constexpr int stage_units = T == 4 ? (unit > 400 ? 1 : 2) : 4400 / (T * unit);  // of each of the T tiles, at most
+  static constexpr int stage_units = 3300 / (T * unit) ? 3300 / (T * unit) : 1;  // of each of the T tiles, at most
   static constexpr int stage = T * unit * stage_units;
   static constexpr int depth = stage > 2600 ? 2 : 3;
   // Rings | barriers: per warp and slot, then `written` and `free` | sums, and 8 floats more
@@ -113,7 +113,7 @@ __global__ void __maxnreg__(96) matvec_few_kernel(const __grid_constant__ MvArgs
     ask_from += u32(n) * unit_bytes, ask_left -= n;
   };
   if (nu) {
-#pragma unroll
+#pragma unroll 1
     for (int i = 0; i < depth; i++) ask(u32(i));
   }
   const int first = int(blockIdx.y) * 8, n_cols = min(8, a.cols - first);

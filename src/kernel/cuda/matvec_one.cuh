@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(32 * WARPS) __maxnreg__(C == Code::b2 ? 128 : 
     ask_from += u32(n) * Shape::unit, ask_left -= n;
   };
   if (nu) {
-#pragma unroll
+#pragma unroll 1
     for (int i = 0; i < Shape::depth; i++) ask(u32(i));
   }
   prefetch_rows(a.rows, a.n_rows, 1);
