@@ -234,10 +234,12 @@ MvEntry mv_few(int layout, int nc, int tiles);
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), PQ2_0, 8 columns, us of 34816x5120 / 16384x5120 / 5120x17408 / 5120x6144 / 248320x5120:
-// 17.6 / 9.6 / 11.8 / 5.1 / 102 (matvec.cuh: 24.9 / 11.6 / 14.0 / 6.0 / 130).  Of that, integer sums 4 to 6 %; the rest is fewer
-// instructions around them: warp_index() (a copy by uniform registers: 45 instructions, else 95), larger stages, outputs added up without
-// branches, 96 registers (20 warps on a multiprocessor).
+// 17.3 / 9.6 / 11.6 / 5.1 / 101 (matvec.cuh: 24.9 / 11.6 / 14.0 / 6.0 / 130); one column 13.9 / 8.5 / 9.0 / 4.2 / 86.  Of the gain, integer
+// sums are 4 to 6 %; the rest is fewer instructions around them (half of all were): uniform registers (warp_index(), elect_one()), outputs
+// added up without branches, 96 registers (20 warps on a multiprocessor).
 // tried: 128 registers | 21.7 / 9.8 / 11.6 / 5.1 / 102;  80 registers | 20.7 / 11.2 / 14.8 / 7.0 / 108
 // tried: two tiles at a time in the largest matrices | 19.6, 103;  one everywhere | 22.3 / 11.2 / 16.3 / 5.8 / 119
+// tried: all items of two tiles where a few multiprocessors then get four | 5120x17408 12.0, 5120x6144 5.3
+// tried: stages of four units of two tiles | 16384x5120 10.2 | less of L1 is left for the activations
 // tried: q of the next unit loaded a unit ahead | 2 to 5 % slower
 // tried: fewer stages asked for before the predecessor ends | a token's products 3.87 and 4.03 ms (one stage, none) against 3.78

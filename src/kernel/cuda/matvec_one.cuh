@@ -261,7 +261,7 @@ MvOne mv_one(int layout, int units, int warps);
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), us of 34816x5120 / 16384x5120 / 5120x17408 / 5120x6144 / 248320x5120:
-// PQ2_0 14.1 / 8.5 / 9.2 / 4.1 / 87 (matvec.cuh: 19.7 / 9.3 / 11.3 / 5.1 / 95), Q1_0 12.1 / 6.9 / 8.6 / 4.0 / 62 (15.8 / 8.1 / 10.4 /
+// PQ2_0 13.9 / 8.5 / 9.1 / 4.1 / 86 (matvec.cuh: 19.7 / 9.3 / 11.3 / 5.1 / 95), Q1_0 12.3 / 7.0 / 8.6 / 4.0 / 61 (15.8 / 8.1 / 10.4 /
 // 4.5 / 90).  A token's 257 products: 2.26 and 2.11 ms.
 // tried: half of every SM left free for the next launch | 4.8 ms against 3.1 (before this form) | bound by instructions, not by memory
 // tried: the next items' weights by bulk prefetch into L2 | 34816x5120 22 us against 20, the head 144 against 95

@@ -304,6 +304,7 @@ u64 act_bytes(ActLayout layout, int n, int cols) {
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), one column: 5120 numbers with the sum of squares 2.65 us, 17408 without it 1.9.  Inside a
-// token both take 3.3 us: the next product's weights fill the same queues.
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), one column: 5120 numbers with the sum of squares 2.0 us, 17408 without it 1.5; inside a
+// token about 2.9 each.  A block's chain of instructions is the time.
 // tried: the row's loads guarded one by one | 2.94 us | the compiler keeps two in flight
+// tried: divisions, square root and rotation as written in hadamard.md | 2.65 and 1.9 us
