@@ -143,7 +143,7 @@ __device__ __forceinline__ void gemm_store(const GemmArgs& a, const MvProduct& p
     if (p.bias[which] && of < p.rows) bias[h] = p.bias[which][of];
   }
   f32* y = p.y + i64(columns + 2 * t) * p.ldy + row;
-#pragma unroll 1
+#pragma unroll 2
   for (int i0 = 0; i0 < 16; i0 += 4, y += 32 * p.ldy) {
     f32 before[4][4] = {};
     auto each = [&](auto&& f) {
@@ -237,9 +237,6 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32>::threads, 1) gemm_kerne
       for (int i = 0; i < 16; i++) shared_store(totals + i * workers * 16, __ldcg(part + i * workers));
       workers_sync<workers>();
       if (tid == 0) *flag = 0;
-    } else {
-#pragma unroll
-      for (int i = 0; i < 16; i++) shared_store(totals + i * workers * 16, make_float4(0, 0, 0, 0));
     }
 #pragma unroll
     for (int i = 0; i < 64; i++) slab[i] = 0;
@@ -310,14 +307,16 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32>::threads, 1) gemm_kerne
         if (j == 3) add_scaled(sum, d(0), d(1));
       }
     };
+    bool begun = run.piece0 > 0;  // there are totals
     auto flush = [&] {
 #pragma unroll
       for (int i = 0; i < 16; i++) {
         const u32 to = totals + i * workers * 16;
-        const float4 q = shared_f128(to);
+        const float4 q = begun ? shared_f128(to) : make_float4(0, 0, 0, 0);
         shared_store(to, make_float4(q.x + slab[4 * i], q.y + slab[4 * i + 1], q.z + slab[4 * i + 2], q.w + slab[4 * i + 3]));
         slab[4 * i] = slab[4 * i + 1] = slab[4 * i + 2] = slab[4 * i + 3] = 0;
       }
+      begun = true;
     };
 
     const int u0 = run.border(run.piece0), u1 = run.border(run.piece1);
@@ -443,14 +442,13 @@ GemmEntry gemm_entry_8(int layout, GemmKind kind);  // b8
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, TOP/s: PQ2_0 521, Q1_0 525, IQ1_S to IQ3_S 445 to 469, Q3_K 451,
-// Q2_0 444, Q2_K 425, Q4_K 418, Q4_0 401, Q8_0 395, IQ4_NL and MXFP4 (tables, a scale per 32) 335, Q6_K 245, IQ4_XS 231 (two planes).
-// Half of the time the tensor cores run (a unit takes 1,860 cycles, its multiplies 1,024): a warpgroup multiplies, waits and adds up in
-// turns with the other, and starts and ends of tiles are a fifth.
-// Before, sums of 32 inputs with the activations' scales from shared memory (4 x 16 bytes a warp for 32 sums): IQ2_XS 608 us | the scales
-// alone took 700 cycles a unit: multiplies with 32 multiply-adds between ran at 701 TOP/s, with the loads at 469.
-// tried: a step's four k-steps as groups, so that weights need no second set of registers | the compiler waits for all at once; the same
-// tried: shared addresses from a vector register, as the compiler computes the base anew in every unit | 3 to 4 % slower
-// tried: fetching warps that sleep 100 to 1000 ns between looks at a barrier | they hardly sleep, a third of all instructions; 1 % slower
-// tried: minima's sums without swizzle, parts 128 bytes apart | wrong, NaN: the second half of K is not read from there
-// tried: 3 warpgroups of 64 rows, 64 columns, sums of 32 | 747 us against 608 (IQ2_XS)
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, TOP/s: PQ2_0 515, Q1_0 521, IQ2_* and IQ1_M 480 to 489, Q3_K 478,
+// Q2_0 460, IQ1_S 439, IQ3_* 433, Q4_K 419, Q2_K 417, Q4_0 400, Q8_0 391, IQ4_NL and MXFP4 (tables, a scale per 32) 336, Q6_K 242, IQ4_XS
+// 230 (two planes). Half of the time the tensor cores run (a unit takes 1,860 cycles, its multiplies 1,024): a warpgroup multiplies, waits
+// and adds up in turns with the other, and starts and ends of tiles are a fifth. Before, sums of 32 inputs with the activations' scales
+// from shared memory (4 x 16 bytes a warp for 32 sums): IQ2_XS 608 us | the scales alone took 700 cycles a unit: multiplies with 32
+// multiply-adds between ran at 701 TOP/s, with the loads at 469. tried: a step's four k-steps as groups, so that weights need no second set
+// of registers | the compiler waits for all at once; the same tried: shared addresses from a vector register, as the compiler computes the
+// base anew in every unit | 3 to 4 % slower tried: fetching warps that sleep 100 to 1000 ns between looks at a barrier | they hardly sleep,
+// a third of all instructions; 1 % slower tried: minima's sums without swizzle, parts 128 bytes apart | wrong, NaN: the second half of K is
+// not read from there tried: 3 warpgroups of 64 rows, 64 columns, sums of 32 | 747 us against 608 (IQ2_XS)
