@@ -29,7 +29,7 @@ static constexpr bool few_registers = lanes < 16;
 // The integer sums of C columns with R row vectors over `steps` quads.
 template <class S, int steps, int C, int R>
 struct Sums {
-  Sum<S::largest, steps, S::eighths> sum[C][R];
+  Sum<S::largest, steps, S::eighths, S::run> sum[C][R];
   FEWBIT_INLINE void begin(const i32* start) {
     FEWBIT_UNROLL
     for (int c = 0; c < C; c++) FEWBIT_UNROLL
@@ -40,10 +40,15 @@ struct Sums {
     for (int c = 0; c < C; c++) sum[c][r].pairs(bits, of + c);
   }
   template <int v>
-  FEWBIT_INLINE void step(const I* codes, const i8* quads) {
+  FEWBIT_INLINE void step(const I* codes, const i8* quads, const i32* start, const I* factor) {
     FEWBIT_UNROLL
     for (int c = 0; c < C; c++) FEWBIT_UNROLL
-    for (int r = 0; r < R; r++) sum[c][r].template step<v>(codes[r], quads + 4 * c);
+    for (int r = 0; r < R; r++) {
+      if constexpr (S::run != 0)
+        sum[c][r].template step<v>(codes[r], quads + 4 * c, start + v / S::run * C + c, factor[r]);
+      else
+        sum[c][r].template step<v>(codes[r], quads + 4 * c, nullptr, factor[r]);
+    }
   }
   FEWBIT_INLINE I end(int c, int r, const i32* start) const { return sum[c][r].end(start ? start + c : nullptr); }
 };
@@ -68,7 +73,7 @@ requires(C % 2 == 0 && steps % 2 == 0) struct Sums<S, steps, C, R> {
     }
   }
   template <int v>
-  FEWBIT_INLINE void step(const I* codes, const i8* quads) {
+  FEWBIT_INLINE void step(const I* codes, const i8* quads, const i32*, const I*) {
     if constexpr (v % 2 == 0) {
       for (int r = 0; r < R; r++) last[r] = codes[r];
     } else {
@@ -97,7 +102,10 @@ template <class S, int C, int R>
 static void walk(const u8* tile, int, i64 n, const Panel& p, f32* out) {
   static_assert(16 % (R * lanes) == 0);
   constexpr bool inside = S::span <= S::unit;  // spans end inside units
-  constexpr int starts = S::halves ? 2 : 1;
+  constexpr int halves = S::halves ? 2 : 1;
+  constexpr int parts = S::mixed ? 1 : halves;  // sums per group
+  constexpr int starts = S::run ? (8 + S::run - 1) / S::run : parts;
+  constexpr int at_once = C == 1 && parts == 1 ? S::together() : 1;  // groups
   constexpr bool streamed = !S::in_cache;
   const S s(tile, n);
   if (streamed)
@@ -140,65 +148,90 @@ static void walk(const u8* tile, int, i64 n, const Panel& p, f32* out) {
           FEWBIT_UNROLL
           for (int i = 0; i < S::unit_bytes; i += 64) prefetch(unit + ahead + i);
         }
-        unroll<S::groups>([&](auto f) __attribute__((always_inline)) {
+        unroll<S::groups / at_once>([&](auto turn) __attribute__((always_inline)) {
           // Without it the compiler keeps a unit's codes from one group to the next, and spills sums to do so.
           if constexpr (few_registers) asm volatile("" ::: "memory");
-          constexpr bool first = inside && f * 32 % S::span == 0;
-          constexpr int steps = 8 / starts;
-          F x[C][R];
-          unroll<starts>([&](auto h) __attribute__((always_inline)) {
-            Sums<S, steps, C, R> sums;
-            sums.begin(start + h * C);
-            if constexpr (S::eighths) {
-              FEWBIT_UNROLL
-              for (int r = 0; r < R; r++) sums.pairs(r, s.minus_bits(group * 2 + h, r0 + r * lanes), pairs + h * C);
-            }
-            unroll<steps>([&](auto v) __attribute__((always_inline)) {
-              I codes[R];
-              FEWBIT_UNROLL
-              for (int r = 0; r < R; r++) codes[r] = S::template code<f, h * steps + v>(unit + 4 * r * lanes);
-              sums.template step<v>(codes, q + (h * steps + v) * C * 4);
-            });
-            FEWBIT_UNROLL
-            for (int r = 0; r < R; r++) {
-              F sub;
-              if constexpr (S::has_sub) sub = s.template sub<(f * starts + h) % 2>(group * starts + h, r0 + r * lanes);
-              FEWBIT_UNROLL
-              for (int c = 0; c < C; c++) {
-                const F value = to_f(sums.end(c, r, S::zero_point ? start + h * C : nullptr));
-                if constexpr (!S::has_sub)
-                  x[c][r] = value;
-                else
-                  x[c][r] = h == 0 ? mul(sub, value) : fma(sub, value, x[c][r]);
-              }
-              if constexpr (S::shifted) {
-                const F factor = s.template sum_factor<f % 2>(group, r0 + r * lanes);
+          constexpr int steps = 8 / parts;
+          F x[at_once][C][R];
+          unroll<parts>([&](auto h) __attribute__((always_inline)) {
+            Sums<S, steps, C, R> sums[at_once];
+            I factor[at_once][R];
+            unroll<at_once>([&](auto w) __attribute__((always_inline)) {
+              sums[w].begin(start + (w * starts + h) * C);
+              if constexpr (S::eighths) {
                 FEWBIT_UNROLL
-                for (int c = 0; c < C; c++) x[c][r] = fma(factor, all(as[c]), x[c][r]);
+                for (int r = 0; r < R; r++) sums[w].pairs(r, s.minus_bits(group * 2 + h, r0 + r * lanes), pairs + h * C);
               }
-              if constexpr (S::mins) {
-                const F min = s.min(group * starts + h, r0 + r * lanes);
+              FEWBIT_UNROLL
+              for (int r = 0; r < R; r++) {
+                if constexpr (S::pair_subs)
+                  factor[w][r] = s.template sub_pair<turn * at_once + w>(group + w, r0 + r * lanes);
+                else
+                  factor[w][r] = all_ones16();
+              }
+            });
+            unroll<steps>([&](auto v) __attribute__((always_inline)) {
+              unroll<at_once>([&](auto w) __attribute__((always_inline)) {
+                I codes[R];
+                FEWBIT_UNROLL
+                for (int r = 0; r < R; r++) codes[r] = S::template code<turn * at_once + w, h * steps + v>(unit + 4 * r * lanes);
+                sums[w].template step<v>(codes, q + (w * 8 + h * steps + v) * C * 4, start + w * starts * C, factor[w]);
+              });
+            });
+            unroll<at_once>([&](auto w) __attribute__((always_inline)) {
+              constexpr int f = turn * at_once + w;
+              FEWBIT_UNROLL
+              for (int r = 0; r < R; r++) {
+                F sub;
+                if constexpr (S::has_sub && !S::pair_subs)
+                  sub = s.template sub<(f * parts + h) % 2>((group + w) * parts + h, r0 + r * lanes);
                 FEWBIT_UNROLL
                 for (int c = 0; c < C; c++) {
-                  const F total = all(as[h * C + c]);
-                  m[c][r] = first && h == 0 ? (S::has_sub ? mul(min, total) : total) : fma(min, total, m[c][r]);
+                  const I sum = sums[w].end(c, r, S::zero_point && !S::run ? start + (w * starts + h) * C : nullptr);
+                  if constexpr (!S::has_sub || S::pair_subs) {
+                    x[w][c][r] = to_f(sum);
+                  } else {
+                    x[w][c][r] = h == 0 ? mul(sub, to_f(sum)) : fma(sub, to_f(sum), x[w][c][r]);
+                  }
+                }
+                if constexpr (S::shifted) {
+                  const F of_sum = s.template sum_factor<f % 2>(group + w, r0 + r * lanes);
+                  FEWBIT_UNROLL
+                  for (int c = 0; c < C; c++) x[w][c][r] = fma(of_sum, all(as[w * halves * C + c]), x[w][c][r]);
                 }
               }
-            }
+            });
           });
-          FEWBIT_UNROLL
-          for (int c = 0; c < C; c++) {
-            const F scale = all(a[c]);
+          unroll<at_once>([&](auto w) __attribute__((always_inline)) {
+            constexpr int f = turn * at_once + w;
+            constexpr bool first = inside && f * 32 % S::span == 0;
+            if constexpr (S::mins) {
+              unroll<halves>([&](auto h) __attribute__((always_inline)) {
+                FEWBIT_UNROLL
+                for (int r = 0; r < R; r++) {
+                  const F min = s.template min_of<f, h>(group, r0 + r * lanes);
+                  FEWBIT_UNROLL
+                  for (int c = 0; c < C; c++) {
+                    const F total = all(as[h * C + c]);
+                    m[c][r] = first && h == 0 ? (S::has_sub ? mul(min, total) : total) : fma(min, total, m[c][r]);
+                  }
+                }
+              });
+            }
             FEWBIT_UNROLL
-            for (int r = 0; r < R; r++) t[c][r] = first ? mul(scale, x[c][r]) : fma(scale, x[c][r], t[c][r]);
-          }
-          q += 32 * C;
-          a += C;
-          start += starts * C;
-          as += starts * C;
-          if constexpr (S::eighths) pairs += starts * C;
-          group++;
-          if constexpr (inside && (f + 1) * 32 % S::span == 0) finish(b * (S::block / S::span) + f * 32 / S::span);
+            for (int c = 0; c < C; c++) {
+              const F scale = all(a[c]);
+              FEWBIT_UNROLL
+              for (int r = 0; r < R; r++) t[c][r] = first ? mul(scale, x[w][c][r]) : fma(scale, x[w][c][r], t[c][r]);
+            }
+            a += C;
+            as += halves * C;
+            group++;
+            if constexpr (inside && (f + 1) * 32 % S::span == 0) finish(b * (S::block / S::span) + f * 32 / S::span);
+          });
+          q += 32 * C * at_once;
+          start += starts * C * at_once;
+          if constexpr (S::eighths) pairs += parts * C;
         });
         unit += S::unit_bytes;
       }
@@ -220,6 +253,8 @@ static constexpr PanelSpec panel_spec(int zero) {
   for (int f = 0; f < S::groups; f++) p.shift[f] = i8(S::shift(f));
   p.zero = zero;
   p.halves = S::halves;
+  p.mixed = S::mixed;
+  p.run = S::run;
   p.sums = S::mins ? PanelSums::scaled : S::shifted ? PanelSums::plain : PanelSums::none;
   p.pairs = S::eighths;
   return p;
@@ -229,7 +264,8 @@ static constexpr PanelSpec panel_spec(int zero) {
 static constexpr int vectors_at_once(int cols) {
   return lanes == 4 ? (cols <= 2 ? 4 : cols <= 4 ? 2 : 1) : cols == 1 && lanes == 8 ? 2 : 1;
 }
-static constexpr int widest = lanes == 16 ? 12 : 6;  // columns of a wide panel: what the registers hold
+static constexpr bool by_two = lanes == 8 && !wide_lanes;         // wide panels of two row vectors: a broadcast quad serves twice
+static constexpr int widest = lanes == 16 ? 12 : by_two ? 3 : 6;  // columns of a wide panel: what the registers hold
 
 // Formats that are only companions of the low-bit ones have fewer widths; missing ones are rounded up.
 template <class T>
@@ -249,6 +285,9 @@ static constexpr WeightKernels wide_entry() {
     k.wide[8] = walk<SpreadOf<T>, 8, 1>;
     k.wide[10] = walk<SpreadOf<T>, 10, 1>;
     k.wide[12] = walk<SpreadOf<T>, 12, 1>;
+  } else if constexpr (by_two) {
+    k.wide[2] = walk<SpreadOf<T>, 2, 2>;
+    k.wide[3] = walk<SpreadOf<T>, 3, 2>;
   } else {
     k.wide[4] = walk < SpreadOf<T>, 4, lanes == 4 ? 2 : 1 > ;
 #if FEWBIT_SET != FEWBIT_NEON_I8MM
@@ -260,14 +299,14 @@ static constexpr WeightKernels wide_entry() {
 }
 
 template <class T>
-static constexpr WeightKernels packed_entry(Type type, const char* layout, const char* name) {
+static constexpr WeightKernels packed_entry(Type type, std::array<const char*, 2> layout, std::array<const char*, 2> name) {
   WeightKernels k = wide_entry<T>();
   k.type = type;
-  k.layout = layout;
-  k.name = name;
+  k.layout = layout[mixes<T>];
+  k.name = name[mixes<T>];
   k.tile_bytes = [](i64 n) { return R16<T>(n).bytes; };
-  k.pack = pack_tile<T>;
-  k.unpack = unpack_row<T>;
+  k.pack = pack_tile<T, mixes<T>>;
+  k.unpack = unpack_row<T, mixes<T>>;
   k.max_narrow = 8;
   k.narrow_spec = panel_spec<Packed<T>>(Packed<T>::zero_point);
   k.narrow[2] = walk<Packed<T>, 2, vectors_at_once(2)>;
@@ -286,7 +325,9 @@ static constexpr WeightKernels packed_entry(Type type, const char* layout, const
   return k;
 }
 
-#define FEWBIT_X(F, codes) packed_entry<F>(Type::F, codes ".r16", "gemv." #F "/" FEWBIT_SET_NAME "." codes ".r16"),
+#define FEWBIT_X(F, codes)                                     \
+  packed_entry<F>(Type::F, {codes ".r16", codes ".mixed.r16"}, \
+                  {"gemv." #F "/" FEWBIT_SET_NAME "." codes ".r16", "gemv." #F "/" FEWBIT_SET_NAME "." codes ".mixed.r16"}),
 static constexpr WeightKernels packed_list[] = {FEWBIT_R16_FORMATS(FEWBIT_X)};
 #undef FEWBIT_X
 
@@ -312,3 +353,7 @@ static constexpr WeightKernels wide_of(Type type) {
   }
   return {};
 }
+
+// tried: sums that start at the bits of 1.5 * 2^23, so that one fused product by sub replaces conversion and product (AVX-512 VNNI, 12
+//        columns): IQ2_XS 0.90 x, Q4_K 0.98 x
+// tried: wide panels of 4 columns x 2 row vectors instead of 3 x 2 (AVX2): Q4_K 0.99 x; of 6 x 1: 0.91 x

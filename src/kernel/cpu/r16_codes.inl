@@ -19,7 +19,8 @@ static inline I moved(I a) {
 
 template <class Map>
 struct Code<Bits2, Map> {
-  static constexpr bool in_place = Map::step == 1;  // step 8: all fields move to bit 3
+  static constexpr bool in_place = Map::step == 1;           // step 8: all fields move to bit 3
+  static constexpr int together = field_limit == 4 ? 2 : 1;  // the upper fields share a shift
   static constexpr int low(int f) { return in_place ? 2 * f % field_limit : 3; }
   static constexpr int shift(int f) { return in_place ? low(f) : 0; }
   static constexpr int largest = in_place ? 3 << (field_limit - 2) : 16;
@@ -89,6 +90,13 @@ struct Code<Nibble2, Map> {
     return both(pick(all32(0x0f0f0f0fu), low, high), all32(0x3f3f3f3fu));
   }
 };
+// Bits 0 and 1 of the bytes of `low`, bit 2 of those of `high`, nothing else.
+static inline I joined(I low, I high) {
+  if constexpr (lanes == 8)  // without an instruction for pick
+    return either(both(low, all32(0x03030303u)), both(high, all32(0x04040404u)));
+  else
+    return both(pick(all32(0x03030303u), low, high), all32(0x07070707u));
+}
 #if FEWBIT_SET == FEWBIT_AVX512_VNNI
 // vpermb looks at six bits of the index: two of them are the low bits of the code where they lie (bit p), a third the high bit where it
 // lies (bit b), and the table repeats itself over the other three.
@@ -102,6 +110,16 @@ struct Table64 {
 template <class Map, int p, int b>
 alignas(64) static constexpr Table64<Map, p, b> table64{};
 
+// Bits 0..2 (p = 0) or 3..5 (p = 3) of w; of low and high, bits 6, 7 and bit `bit`.
+template <class Map, int p>
+static inline I look_up_field(I w) {
+  return _mm512_permutexvar_epi8(w, load(table64<Map, p, p + 2>.t));
+}
+template <class Map, int bit>
+static inline I look_up_split(I low, I high) {
+  return _mm512_permutexvar_epi8(pick(all32(0x0c0c0c0cu), right<4>(low), right<bit>(high)), load(table64<Map, 2, 0>.t));
+}
+
 // By how much to move the high bit of quad v so that it lies in the index beside the low bits at p.
 static constexpr int way_to_index(int bit, int p) {
   for (int by : {0, 2, -2, 4, -4}) {
@@ -112,31 +130,53 @@ static constexpr int way_to_index(int bit, int p) {
 }
 template <class Map, int f, int v>
 static inline I three_bits(I w, I high) {
-  constexpr int p = f < 3 ? 2 * f : 4, bit = Bits2x1::third(v), by = way_to_index(bit, p);
+  constexpr int p = f < 3 ? 2 * f : 4, bit = Bits2s::third(v), by = way_to_index(bit, p);
   const I index = pick(all32(0x03030303u << p), moved<2 * f, p>(w), moved<bit, bit + by>(high));
   return _mm512_permutexvar_epi8(index, load(table64<Map, p, bit + by>.t));
 }
 #else
+template <class Map, int p>
+static inline I look_up_field(I w) {
+  return look_up(level_table<Map>(), both(right<p>(w), all32(0x07070707u)));
+}
+template <class Map, int bit>
+static inline I look_up_split(I low, I high) {
+  return look_up(level_table<Map>(), joined(right<6>(low), right<bit - 2>(high)));
+}
 template <class Map, int f, int v>
 static inline I three_bits(I w, I high) {
-  const I code = both(pick(all32(0x03030303u), right<2 * f>(w), moved<Bits2x1::third(v), 2>(high)), all32(0x07070707u));
-  if constexpr (Map::affine)
-    return code;
-  else
-    return look_up(level_table<Map>(), code);
+  if constexpr (lanes == 8) {  // vpshufb ignores bits 4..6: one mask serves the quad whose bit lies 4 higher as well
+    const I two = both(moved<Bits2s::third(v) % 4, 2>(high), all32(0x44444444u));
+    return look_up(level_table<Map>(), either(both(right<2 * f>(w), all32(0x03030303u)), right<v % 2 * 4>(two)));
+  }
+  return look_up(level_table<Map>(), joined(right<2 * f>(w), moved<Bits2s::third(v), 2>(high)));
 }
 #endif
 template <class Map>
-struct Code<Bits2x1, Map> {
-  static constexpr int shift(int) { return 0; }
-  static constexpr int largest = Map::largest;
+struct Code<Bits3, Map> {
+  static constexpr int shift(int f) { return Map::affine && f < 6 ? f % 2 * 3 : 0; }
+  static constexpr int largest = Map::affine ? Map::largest << 3 : Map::largest;
   template <int f, int v>
   static inline I get(const u8* unit) {
-    return three_bits<Map, f, v>(load(unit + 64 * v), load(unit + 64 * (8 + f)));
+    if constexpr (f < 6) {
+      const I w = load(unit + 64 * (f / 2 * 8 + v));
+      if constexpr (Map::affine)
+        return both(w, all32(0x07070707u << shift(f)));
+      else
+        return look_up_field<Map, f % 2 * 3>(w);
+    } else {
+      const I low = load(unit + 64 * ((f - 6) * 8 + v)), high = load(unit + 64 * (16 + v));
+      if constexpr (Map::affine)
+        return joined(right<6>(low), right<f - 2>(high));
+      else
+        return look_up_split<Map, f>(low, high);
+    }
   }
 };
 template <class Map>
-struct Code<Bits2s, Map> : Code<Bits2x1, Map> {
+struct Code<Bits2s, Map> {
+  static constexpr int shift(int) { return 0; }
+  static constexpr int largest = Map::largest;
   template <int f, int v>
   static inline I get(const u8* unit) {
     const I x = both(load(unit + 64 * (8 + f)), all32(Bits2s::kept));  // as Bits2s::restored

@@ -1,5 +1,6 @@
 // The R16 kernels of each instruction set.
 #pragma once
+#include <array>
 #include <cstring>
 #include <utility>
 

@@ -2,7 +2,9 @@
 // <arm_neon.h>, between target_begin.inl and target_end.inl, with FEWBIT_SET one of the numbers below.
 //
 //   I, F       vectors of `lanes` 32-bit integers (also seen as bytes) and floats; a tile's 16 rows are 16 / lanes of them
-//   Sum<U, n, paired>  sum over n steps of  codes (u8, at most U)  times  activations (i8), four neighbours at a time, into 32-bit lanes
+//   Sum<U, n, paired, run>  sum over n steps of  codes (u8, at most U)  times  activations (i8), four neighbours at a time, into 32-bit
+//   lanes wide_lanes         whether products are summed in 32-bit lanes.  Otherwise (AVX2) they are summed in 16-bit lanes for `run` steps
+//                      (0: as many as surely fit), then multiplied by `factor`, a pair of i16 per lane, into 32-bit lanes
 //   pairs(bits, p)  adds, per lane, the two 16-bit numbers at p where bits 0 and 16 of the lane are set
 //
 // levels_signed(U): whether codes up to U are multiplied as signed levels on this set.  field_limit: fields at
@@ -81,14 +83,15 @@ static inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char
 typedef i32 i32_unaligned __attribute__((aligned(1), may_alias));
 static constexpr bool levels_signed(int) { return false; }
 static constexpr int field_limit = 8;  // fields may stay anywhere in the byte
+static constexpr bool wide_lanes = true;
 
-template <int U, int n, bool paired>
+template <int U, int n, bool paired, int run>
 struct Sum {
   I a;
   void begin(const i32* start) { a = operand(start); }
   // Written out because GCC 12 does not fold the broadcast into the instruction, which then costs a second slot per product.
   template <int i>
-  void step(I u, const i8* quad) {
+  void step(I u, const i8* quad, const i32*, I) {
 #ifdef FEWBIT_EMULATED
     a = _mm512_dpbusd_epi32(a, u, _mm512_set1_epi32(*reinterpret_cast<const i32_unaligned*>(quad)));
 #else
@@ -139,13 +142,14 @@ static inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char
 #if FEWBIT_SET == FEWBIT_AVX_VNNI
 static constexpr bool levels_signed(int) { return false; }
 static constexpr int field_limit = 8;
+static constexpr bool wide_lanes = true;
 
-template <int U, int n, bool paired>
+template <int U, int n, bool paired, int run>
 struct Sum {
   I a;
   void begin(const i32* start) { a = operand(start); }
   template <int i>
-  void step(I u, const i8* quad) {
+  void step(I u, const i8* quad, const i32*, I) {
     a = _mm256_dpbusd_avx_epi32(a, u, operand(quad));
   }
   void pairs(I bits, const i32* pair) { a = _mm256_dpwssd_avx_epi32(a, bits, operand(pair)); }
@@ -154,36 +158,45 @@ struct Sum {
 #else
 static constexpr bool levels_signed(int largest) { return largest > 128; }
 static constexpr int field_limit = 4;  // fields of the upper half are shifted down first, so that 8 steps fit in 16 bits
+static constexpr bool wide_lanes = false;
+static inline I all_ones16() { return _mm256_set1_epi16(1); }
+static inline I pair_of(F whole) {  // integral floats -> the same i16 twice
+  const I x = _mm256_cvtps_epi32(whole);
+  return either(both(x, all32(0xffff)), left<16>(x));
+}
+static inline I low_bytes16(I a) { return _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8); }  // of 16-bit lanes, as signed numbers
+static inline I high_bytes16(I a) { return _mm256_srai_epi16(a, 8); }
 
 // maddubs adds two products in 16 bits, so 2 * U * 127 per step: 8 steps fit for U <= 16, 4 for 32, 2 for 64, 1 for 128.
 // Above 128 a pair of products could saturate: there u is the signed level itself, and its sign moves to the activation.
-template <int U, int n, bool paired>
+// With pair_run, each run begins at a pair of i16, -zero * (sum of its q): then the sums are those of levels, which fit for longer than
+// those of codes; additions wrap around on the way.
+template <int U, int n, bool paired, int pair_run>
 struct Sum {
-  static constexpr int run = U <= 16 ? 8 : U <= 32 ? 4 : U <= 64 ? 2 : 1;
+  static constexpr int run = pair_run ? pair_run : U <= 16 ? 8 : U <= 32 ? 4 : U <= 64 ? 2 : 1;
   I a, s, p;
   void pairs(I bits, const i32* pair) { p = _mm256_madd_epi16(bits, operand(pair)); }
-  void begin(const i32*) {
-    s = _mm256_setzero_si256();
-    if constexpr (n > run) a = _mm256_setzero_si256();
-  }
+  void begin(const i32*) {}
   template <int i>
-  void step(I u, const i8* quad) {
+  void step(I u, const i8* quad, const i32* start, I factor) {
     const I q = operand(quad);
     I p;
     if constexpr (U <= 128)
       p = _mm256_maddubs_epi16(u, q);
-    else { p = _mm256_maddubs_epi16(_mm256_abs_epi8(u), _mm256_sign_epi8(q, u)); }
-    s = i % run == 0 ? p : _mm256_add_epi16(s, p);
+    else
+      p = _mm256_maddubs_epi16(_mm256_abs_epi8(u), _mm256_sign_epi8(q, u));
+    if (i % run != 0)
+      s = _mm256_add_epi16(s, p);
+    else
+      s = start ? _mm256_add_epi16(p, operand(start)) : p;
     asm("" : "+x"(s));  // keeps GCC from regrouping the sums, which needs more registers than there are
-    if constexpr (n > run && (i + 1) % run == 0) a = _mm256_add_epi32(a, _mm256_madd_epi16(s, _mm256_set1_epi16(1)));
+    if constexpr (i % run == run - 1 || i == n - 1) {
+      const I whole = _mm256_madd_epi16(s, factor);
+      a = i < run ? whole : _mm256_add_epi32(a, whole);
+    }
   }
   I end(const i32* start) const {
-    I t;
-    if constexpr (n > run)
-      t = a;
-    else
-      t = _mm256_madd_epi16(s, _mm256_set1_epi16(1));
-    if constexpr (paired) t = _mm256_add_epi32(t, p);
+    const I t = paired ? _mm256_add_epi32(a, p) : a;
     return start ? _mm256_add_epi32(t, operand(start)) : t;
   }
 };
@@ -231,13 +244,14 @@ static inline I right_by(I a, int n) { return as_s(vshlq_u32(as_u(a), vdupq_n_s3
 static inline void prefetch(const void* p) { __builtin_prefetch(p); }
 static constexpr bool levels_signed(int largest) { return largest > 127; }  // sdot multiplies signed bytes
 static constexpr int field_limit = 6;
+static constexpr bool wide_lanes = true;
 
-template <int U, int n, bool paired>
+template <int U, int n, bool paired, int run>
 struct Sum {
   I a;
   void begin(const i32* start) { a = vld1q_dup_s32(start); }
   template <int i>
-  void step(I codes, const i8* quad) {
+  void step(I codes, const i8* quad, const i32*, I) {
     a = vdotq_s32(a, vreinterpretq_s8_s32(codes), vreinterpretq_s8_s32(operand(quad)));
   }
   void pairs(I bits, const i32* pair) { a = vpadalq_s16(a, vmulq_s16(vreinterpretq_s16_s32(bits), vreinterpretq_s16_s32(operand(pair)))); }
@@ -245,6 +259,12 @@ struct Sum {
 };
 #endif
 
+#if FEWBIT_SET != FEWBIT_AVX2  // nothing multiplies by pairs
+static inline I all_ones16() { return all32(0); }
+static inline I pair_of(F) { return all32(0); }
+static inline I low_bytes16(I a) { return a; }
+static inline I high_bytes16(I a) { return a; }
+#endif
 #if FEWBIT_SET != FEWBIT_AVX512_VNNI
 static inline F odd_of(I s) { return to_f(either(left<1>(s), all32(1))); }
 static inline F odd_low(I z) { return to_f(either(both(left<1>(z), all32(30)), all32(1))); }

@@ -24,6 +24,8 @@ struct PanelSpec {
   i8 shift[8] = {};     // sums of group g come out 2^shift[g % groups] times as large
   int zero = 0;         // integer sums start at -zero * (sum of q) * 2^shift
   bool halves = false;  // starts and sums per 16 inputs instead of 32
+  bool mixed = false;   // quads of two inputs from each half of a group (layout/r16.h); starts are then by runs
+  int run = 0;          // otherwise than 0: starts are pairs of i16, of bytes 0, 1 and 2, 3 of `run` quads, and begin anew in each group
   PanelSums sums = PanelSums::none;
   bool pairs = false;  // -2 * (sum of q) over 8 and 8 inputs, for each half
   bool operator==(const PanelSpec&) const = default;
@@ -35,7 +37,7 @@ struct Panel {
   const void* col[max_panel] = {};  // each column's record (q8_32) or floats (f32)
   const i8* q = nullptr;            // (K/4, cols, 4)
   const f32* a = nullptr;           // (G, cols)          d of the activations * 2^-shift
-  const i32* start = nullptr;       // (G [, 2], cols)
+  const i32* start = nullptr;       // (G [, 2 or runs], cols)
   const f32* as = nullptr;          // (G [, 2], cols)    what `sums` says
   const i32* pairs = nullptr;       // (G, 2, cols)       two i16 each
 };

@@ -12,10 +12,16 @@
 //   Nibble   2 groups, 8 vectors    group f = bits 4f.. of vector v
 //   Nibble1  the same, then 2 vectors:   fifth bit of group f, quad v = bit v of vector 8 + f
 //   Nibble2  the same, then 4 vectors:   two high bits of group f, quad v = bits 2(v % 4).. of vector 8 + 2f + v / 4
-//   Bits2x1  4 groups, 12 vectors   low two bits as Bits2; the third of group f, quad v = bit v / 2 + 4 (v % 2) of vector 8 + f
-//   Bits2s   the same, for signs of which every eighth (last of quads 1, 3, 5, 7 of a group) makes the number of negatives even:
-//            those four bits, on top of a row's word, hold the group's scale code instead
+//   Bits3    8 groups, 24 vectors   group f < 6 = bits 3 (f % 2).. of vector 8 (f / 2) + v; groups 6 and 7 = bits 6, 7 of vectors v and
+//            8 + v, their third bits = bits 6 and 7 of vector 16 + v: most codes cost a mask, or a shift and a mask
+//   Bits2s   4 groups, 12 vectors   low two bits as Bits2; the third, a sign, of group f, quad v = bit v / 2 + 4 (v % 2) of vector 8 + f.
+//            Every eighth sign (last of quads 1, 3, 5, 7 of a group) makes the number of negatives even: those four bits, on top of
+//            a row's word, hold the group's scale code instead
 //   Bytes    1 group, 8 vectors     vector v
+//
+// Mixed quads: where the two halves of a group have factors of their own and sums are made in 16-bit lanes (AVX2), bytes 0, 1 of quad v
+// are inputs 2 v, 2 v + 1 of the first half of the group and bytes 2, 3 the same of the second, so that the sums of both halves lie
+// side by side and one multiplication by a pair of factors ends them.  Their factors lie in words, as pair_words() says.
 //
 // A tile is then, each array starting on 64 bytes, inputs padded to whole units (zero scales):
 //
@@ -61,12 +67,17 @@ struct Nibble2 {
   static constexpr int groups = 2, vectors = 12;
   static constexpr Slot slot(int r, int f, int v, int j) { return {at(v, r, j), 4 * f, 4, at(8 + 2 * f + v / 4, r, j), 2 * (v % 4), 2}; }
 };
-struct Bits2x1 {
+struct Bits3 {
+  static constexpr int groups = 8, vectors = 24;
+  static constexpr Slot slot(int r, int f, int v, int j) {
+    if (f < 6) return {at(f / 2 * 8 + v, r, j), f % 2 * 3, 3};
+    return {at((f - 6) * 8 + v, r, j), 6, 2, at(16 + v, r, j), f, 1};
+  }
+};
+struct Bits2s {
   static constexpr int groups = 4, vectors = 12;
   static constexpr int third(int v) { return v / 2 + 4 * (v % 2); }
   static constexpr Slot slot(int r, int f, int v, int j) { return {at(v, r, j), 2 * f, 2, at(8 + f, r, j), third(v), 1}; }
-};
-struct Bits2s : Bits2x1 {
   static constexpr u32 kept = 0x0fffffff;
   // Sign word of a row with the four bits on top made from the others.
   static constexpr u32 restored(u32 word) {
@@ -80,6 +91,16 @@ struct Bytes {
   static constexpr int groups = 1, vectors = 8;
   static constexpr Slot slot(int r, int, int v, int j) { return {at(v, r, j), 0, 8}; }
 };
+
+// Where input e of a unit lies among its quads.
+template <bool mixed>
+constexpr int place_of(int e) {
+  return mixed ? e / 32 * 32 + e % 16 / 2 * 4 + e % 32 / 16 * 2 + e % 2 : e;
+}
+template <bool mixed>
+constexpr int input_at(int place) {
+  return mixed ? place / 32 * 32 + place % 4 / 2 * 16 + place % 32 / 4 * 2 + place % 2 : place;
+}
 
 template <class C>
 inline void put_code(u8* unit, int r, int e, int code) {
@@ -159,6 +180,7 @@ struct Iq3sLevels {
 template <class F>
 struct R16Codes {  // no packed layout
   static constexpr bool exists = false;
+  static constexpr Subs subs = Subs::none;
 };
 template <class C, class M, Subs s>
 struct R16Entry {
@@ -210,13 +232,13 @@ struct R16Codes<Q6_K> : R16Entry<Nibble2, Affine<1, 32, 64>, Subs::bytes> {};
 template <>
 struct R16Codes<Q2_K> : R16Entry<Bits2, Affine<1, 0, 4>, Subs::two> {};
 template <>
-struct R16Codes<Q3_K> : R16Entry<Bits2x1, Affine<1, 4, 8>, Subs::bytes> {};
+struct R16Codes<Q3_K> : R16Entry<Bits3, Affine<1, 4, 8>, Subs::bytes> {};
 template <>
 struct R16Codes<IQ2_XXS> : R16Entry<Bits2s, Table<Iq2Levels>, Subs::odd_top> {};
 template <>
-struct R16Codes<IQ2_XS> : R16Entry<Bits2x1, Table<Iq2Levels>, Subs::odd> {};
+struct R16Codes<IQ2_XS> : R16Entry<Bits3, Table<Iq2Levels>, Subs::odd> {};
 template <>
-struct R16Codes<IQ2_S> : R16Entry<Bits2x1, Table<Iq2Levels>, Subs::odd> {};
+struct R16Codes<IQ2_S> : R16Entry<Bits3, Table<Iq2Levels>, Subs::odd> {};
 template <>
 struct R16Codes<IQ1_S> : R16Entry<Bits2, Affine<1, 1, 3>, Subs::shifted> {};
 template <>
@@ -232,7 +254,7 @@ struct R16Codes<Q8_0> : R16Entry<Bytes, Affine<1, 128, 256>, Subs::none> {};
   X(TQ2_0, "bits2") X(I2_S, "bits2") X(Q1_0, "bits1") X(Q4_0, "nibble") X(Q4_1, "nibble") X(Q4_K, "nibble") \
   X(IQ4_NL, "nibble") X(IQ4_XS, "nibble") X(MXFP4, "nibble") X(IQ3_XXS, "nibble") X(IQ3_S, "nibble") \
   X(Q5_0, "nibble1") X(Q5_1, "nibble1") X(Q5_K, "nibble1") X(Q6_K, "nibble2") X(Q2_K, "bits2") \
-  X(Q3_K, "bits2x1") X(Q8_0, "bytes") X(IQ2_XXS, "bits2s") X(IQ2_XS, "bits2x1") X(IQ2_S, "bits2x1") \
+  X(Q3_K, "bits3") X(Q8_0, "bytes") X(IQ2_XXS, "bits2s") X(IQ2_XS, "bits3") X(IQ2_S, "bits3") \
   X(IQ1_S, "bits2") X(IQ1_M, "bits2")
 #endif
 // clang-format on
@@ -297,8 +319,31 @@ struct R16
   using TileArrays<Codes, subs, span_of<F>, halves_differ<F>, has_min<F>, std::is_same_v<F, MXFP4>>::TileArrays;
 };
 
-// rows (at most 16) of a file -> a tile (zeroed memory of R16<F>(n).bytes).
+// Formats whose quads may be mixed: the factors of halves are small integers.
 template <class F>
+inline constexpr bool can_mix = halves_differ<F> &&
+                                (R16Codes<F>::subs == Subs::two || R16Codes<F>::subs == Subs::bytes || R16Codes<F>::subs == Subs::odd);
+
+// Factors of mixed tiles: a word per row and `groups` groups, what belongs to the first half in bits 0..15, to the second in 16..31.
+//   odd    4 groups   the codes of group g in bits 4 (g % 4)..
+//   bytes  2 groups   the factors of group g in bits 8 (g % 2)..
+//   two    2 groups   the factors of group g in bits 4 (g % 2)..; those of the minima in bits 8 + 4 (g % 2)..
+struct PairWords {
+  int groups, bits;
+};
+constexpr PairWords pair_words(Subs s) { return s == Subs::odd ? PairWords{4, 4} : s == Subs::bytes ? PairWords{2, 8} : PairWords{2, 4}; }
+// Of half k (of 16 inputs) of row r: byte offset of its word in `sub` and its lowest bit.
+struct PairAt {
+  i64 word;
+  int bit;
+};
+constexpr PairAt pair_at(Subs s, i64 k, int r) {
+  const PairWords w = pair_words(s);
+  return {k / 2 / w.groups * 64 + 4 * r, int(k / 2 % w.groups) * w.bits + int(k % 2) * 16};
+}
+
+// rows (at most 16) of a file -> a tile (zeroed memory of R16<F>(n).bytes).
+template <class F, bool mixed = false>
 void pack_tile(const u8* rows, int n_rows, i64 n, u8* tile) {
   using L = R16<F>;
   const L l(n);
@@ -323,6 +368,14 @@ void pack_tile(const u8* rows, int n_rows, i64 n, u8* tile) {
         for (int g = 0; g < F::block / L::sub_inputs; g++) {
           const i64 k = i * (F::block / L::sub_inputs) + g;
           if constexpr (L::subs == Subs::odd_top) continue;
+          if constexpr (mixed) {
+            const PairAt at = pair_at(L::subs, k, r);
+            u32 bits = L::subs == Subs::odd ? (u32(w.sub[g]) - 1) / 2 : u32(i32(w.sub[g])) & (L::subs == Subs::bytes ? 0xff : 0xf);
+            if constexpr (L::subs == Subs::two) bits |= u32(w.min[g]) << 8;
+            u8* word = tile + l.sub_at + at.word;
+            store_le(word, load_le<u32>(word) | bits << at.bit);
+            continue;
+          }
           u8* to = tile + l.sub_at + (L::nibbles ? k / 2 * 16 : k * 16) + r;
           if constexpr (L::subs == Subs::bytes) *to = u8(i8(w.sub[g]));
           if constexpr (L::nibbles) {
@@ -346,7 +399,7 @@ void pack_tile(const u8* rows, int n_rows, i64 n, u8* tile) {
           code = Ternary8::code(w.level[e]);
         else
           code = L::Map::code(w.level[e]);
-        put_code<typename L::Codes>(tile + l.codes_at + k / L::unit * L::unit_bytes, r, int(k % L::unit), code);
+        put_code<typename L::Codes>(tile + l.codes_at + k / L::unit * L::unit_bytes, r, place_of<mixed>(int(k % L::unit)), code);
       }
       if constexpr (L::subs == Subs::odd_top) {
         for (int g = 0; g < F::block / 32; g++) {
@@ -359,7 +412,7 @@ void pack_tile(const u8* rows, int n_rows, i64 n, u8* tile) {
 }
 
 // Row r of a tile as floats: bit for bit what the file's blocks decode to (without I2_S's scale).
-template <class F>
+template <class F, bool mixed = false>
 void unpack_row(const u8* tile, int r, i64 n, f32* x) {
   using L = R16<F>;
   const L l(n);
@@ -370,12 +423,18 @@ void unpack_row(const u8* tile, int r, i64 n, f32* x) {
       d = MXFP4::scale_of(tile[l.d_at + span * 16 + r]);
     else
       d = f16_at(tile + l.d_at + (span * 16 + r) * 2) * d_factor<F>;
-    if constexpr (L::subs == Subs::bytes) sub = f32(i8(tile[l.sub_at + s * 16 + r]));
-    if constexpr (L::subs == Subs::two) sub = f32(tile[l.sub_at + s * 16 + r] & 15), min = f32(tile[l.sub_at + s * 16 + r] >> 4);
+    if constexpr (mixed) {
+      const PairAt at = pair_at(L::subs, s, r);
+      const u32 bits = load_le<u32>(tile + l.sub_at + at.word) >> at.bit;
+      sub = L::subs == Subs::odd ? f32(2 * (bits & 15) + 1) : L::subs == Subs::bytes ? f32(i8(bits)) : f32(bits & 15);
+      if constexpr (L::subs == Subs::two) min = f32(bits >> 8 & 15);
+    } else if constexpr (L::subs == Subs::bytes)
+      sub = f32(i8(tile[l.sub_at + s * 16 + r]));
+    if constexpr (L::subs == Subs::two && !mixed) sub = f32(tile[l.sub_at + s * 16 + r] & 15), min = f32(tile[l.sub_at + s * 16 + r] >> 4);
     if constexpr (L::mins && L::subs == Subs::bytes) min = f32(i8(tile[l.min_at + s * 16 + r]));
     const u8* unit = tile + l.codes_at + k / L::unit * L::unit_bytes;
-    int code = get_code<typename L::Codes>(unit, r, int(k % L::unit)), level;
-    if constexpr (L::nibbles) {
+    int code = get_code<typename L::Codes>(unit, r, place_of<mixed>(int(k % L::unit))), level;
+    if constexpr (L::nibbles && !mixed) {
       const int nibble = tile[l.sub_at + s / 2 * 16 + r] >> (4 * (s % 2)) & 15;
       sub = f32(2 * (L::subs == Subs::odd ? nibble : nibble & 7) + 1);
       bool minus = nibble & 8;
