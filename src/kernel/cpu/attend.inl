@@ -75,9 +75,16 @@ static inline V16 fold_end(const f32 part[4][16]) {
 #endif
 }
 
+// Asks for the cache lines of `bytes` bytes at p (about: lines that other calls ask for as well may be left out).
+template <i64 bytes>
+static inline __attribute__((always_inline)) void ask_for(const u8* p) {
+  for (i64 i = 0; i < std::max<i64>(1, (bytes + 32) / 64); i++) __builtin_prefetch(p + 64 * i);
+}
+
 // Scores of R rows for 16 positions; k: their rows, scale: the block scales of each (row_scales apart) where the type has any.
+// ahead: as many rows that will be read later, or null; they are asked for bit by bit, because a burst of requests stalls the core.
 template <class K, int R>
-static inline void score_16(const f32* q, int hd, const u8* k, i64 row_bytes, const f32* scale, f32* scores) {
+static inline void score_16(const f32* q, int hd, const u8* k, i64 row_bytes, const f32* scale, f32* scores, const u8* ahead) {
   alignas(64) f32 part[R][4][16];
   const int row_scales = hd / 32;
   for (int j = 0; j < 4; j++) {  // positions j, j + 4, j + 8, j + 12
@@ -91,6 +98,11 @@ static inline void score_16(const f32* q, int hd, const u8* k, i64 row_bytes, co
         for (int r = 0; r < R; r++) a[r][c] = reg_set1(0);
       }
       for (int d = h * reg_lanes; d < hd; d += 16) {
+        constexpr i64 bytes = K::bytes(64) / regs;
+        if (ahead) {
+          ask_for<bytes>(ahead);
+          ahead += bytes;
+        }
         Reg x[R];
         FEWBIT_UNROLL
         for (int r = 0; r < R; r++) x[r] = reg_load(q + r * hd + d);
@@ -114,9 +126,11 @@ static inline void score_16(const f32* q, int hd, const u8* k, i64 row_bytes, co
   for (int r = 0; r < R; r++) store(scores + r * split, fold_end(part[r]));
 }
 
-// acc[r][d0 ... ) += sum over t in [0, n) of p[r][t] v[t], D registers wide; v[i]: the rows of positions 16 i ...
+// acc[r][d0 ... ) += sum over t in [0, n) of p[r][t] v[t], D registers wide; v[i]: the rows of positions 16 i ..., ahead[i]: as many rows
+// that will be read later, or null.
 template <class V, int R, int D>
-static inline void weigh_chunk(f32* acc, int hd, int d0, const f32* p, const u8* const* v, i64 row_bytes, const f32* scale, int n) {
+static inline void weigh_chunk(f32* acc, int hd, int d0, const f32* p, const u8* const* v, i64 row_bytes, const f32* scale, int n,
+                               const u8* const* ahead) {
   const int row_scales = hd / 32;
   Reg a[R][D];
   FEWBIT_UNROLL
@@ -126,7 +140,12 @@ static inline void weigh_chunk(f32* acc, int hd, int d0, const f32* p, const u8*
   }
   for (int b = 0; b < n; b += 16) {
     const u8* row = v[b / 16];
+    const u8* later = D > 1 && ahead && ahead[b / 16] ? ahead[b / 16] + V::bytes(d0) : nullptr;
     for (int t = b; t < std::min(n, b + 16); t++, row += row_bytes) {
+      if (later) {
+        ask_for<V::bytes(reg_lanes * D)>(later);
+        later += row_bytes;
+      }
       Reg w[R];
       FEWBIT_UNROLL
       for (int r = 0; r < R; r++) w[r] = reg_set1(p[r * split + t]);
@@ -145,10 +164,11 @@ static inline void weigh_chunk(f32* acc, int hd, int d0, const f32* p, const u8*
   }
 }
 template <class V, int R>
-static inline void weigh_run(f32* acc, int hd, const f32* p, const u8* const* v, i64 row_bytes, const f32* scale, int n) {
+static inline void weigh_run(f32* acc, int hd, const f32* p, const u8* const* v, i64 row_bytes, const f32* scale, int n,
+                             const u8* const* ahead) {
   int d = 0;
-  for (; d + reg_lanes * 4 <= hd; d += reg_lanes * 4) weigh_chunk<V, R, 4>(acc, hd, d, p, v, row_bytes, scale, n);
-  for (; d < hd; d += reg_lanes) weigh_chunk<V, R, 1>(acc, hd, d, p, v, row_bytes, scale, n);
+  for (; d + reg_lanes * 4 <= hd; d += reg_lanes * 4) weigh_chunk<V, R, 4>(acc, hd, d, p, v, row_bytes, scale, n, ahead);
+  for (; d < hd; d += reg_lanes) weigh_chunk<V, R, 1>(acc, hd, d, p, v, row_bytes, scale, n, nullptr);
 }
 
 // Calls f.operator()<R>(first row) for tiles of at most TR rows, as even as they come: 8 rows as 4 + 4, not 6 + 2.
@@ -168,13 +188,14 @@ static inline void row_tiles(int rows, F f) {
   }
 }
 
-// Asks for the 16 rows two blocks ahead, of these rows or, at their end, of those that come next: the runs of a cache are too short for
-// the processor's own prefetching.
-static inline void fetch_ahead(const u8* const* rows, int block, int blocks, const u8* const* next, i64 row_bytes, i64 next_bytes) {
+// The 16 rows two blocks ahead, of these rows or, at their end, of those that come next; null: there are none.  They are asked for: the
+// runs of a cache are too short for the processor's own prefetching.
+static inline const u8* rows_ahead(const u8* const* rows, int block, int blocks, const u8* const* next) {
   block += 2;
-  const u8* p = block < blocks ? rows[block] : next ? next[block - blocks] : nullptr;
-  if (!p) return;
-  for (i64 i = 0; i < 16 * (block < blocks ? row_bytes : next_bytes); i += 64) __builtin_prefetch(p + i);
+  return block < blocks ? rows[block] : next ? next[block - blocks] : nullptr;
+}
+static inline void ask_for_all(const u8* p, i64 bytes) {
+  for (i64 i = 0; p && i < bytes; i += 64) __builtin_prefetch(p + i);
   asm volatile("");  // GCC 12 takes a function that only prefetches for one without effect, and drops its calls
 }
 
@@ -189,7 +210,7 @@ static inline void to_floats(const u8* rows, i64 row_bytes, int hd, f32* to) {
 }
 
 template <class K>
-static void scores_of(const AttendTile& a, i64 v_bytes) {
+static void scores_of(const AttendTile& a) {
   const i64 row_bytes = K::bytes(a.head_dim);
   const int most = a.valid[a.rows - 1], blocks = int(div_up(most, 16));
   f32 scale[16 * max_head_dim / 32];
@@ -197,24 +218,26 @@ static void scores_of(const AttendTile& a, i64 v_bytes) {
     int first = 0;
     while (a.valid[first] <= b) first++;
     const u8* k = a.k[b / 16];
-    fetch_ahead(a.k, b / 16, blocks, blocks > 1 ? a.v : nullptr, row_bytes, v_bytes);
-    auto rows = [&]<class T>(const u8* from, i64 bytes) {
+    const u8* ahead = rows_ahead(a.k, b / 16, blocks, blocks > 1 ? a.v : nullptr);
+    auto rows = [&]<class T>(const u8* from, i64 bytes, const u8* later) {
       row_tiles(a.rows - first, [&]<int R>(int r) {
-        score_16<T, R>(a.q + i64(first + r) * a.head_dim, a.head_dim, from, bytes, scale, a.scores + i64(first + r) * split + b);
+        score_16<T, R>(a.q + i64(first + r) * a.head_dim, a.head_dim, from, bytes, scale, a.scores + i64(first + r) * split + b,
+                       r == 0 ? later : nullptr);
       });
     };
     if (a.rows - first > TR && K::convert) {
+      ask_for_all(ahead, 16 * row_bytes);
       to_floats<K>(k, row_bytes, a.head_dim, a.floats);
-      rows.template operator()<Kv<Type::F32>>(reinterpret_cast<const u8*>(a.floats), Kv<Type::F32>::bytes(a.head_dim));
+      rows.template operator()<Kv<Type::F32>>(reinterpret_cast<const u8*>(a.floats), Kv<Type::F32>::bytes(a.head_dim), nullptr);
     } else {
       K::scales(k, row_bytes, a.head_dim, 16, scale);
-      rows.template operator()<K>(k, row_bytes);
+      rows.template operator()<K>(k, row_bytes, ahead);
     }
   }
 }
 
 template <class V>
-static void weigh(const AttendTile& a, i64 k_bytes) {
+static void weigh(const AttendTile& a) {
   const i64 row_bytes = V::bytes(a.head_dim), float_bytes = Kv<Type::F32>::bytes(a.head_dim);
   const int most = a.valid[a.rows - 1];
   f32 scale[value_run * max_head_dim / 32];
@@ -223,46 +246,47 @@ static void weigh(const AttendTile& a, i64 k_bytes) {
     while (a.valid[first] <= b) first++;
     int full = first;
     while (full < a.rows && a.valid[full] < b + value_run) full++;
-    const u8* v[value_run / 16];
+    const u8 *v[value_run / 16], *ahead[value_run / 16] = {};
     const int blocks = int(div_up(std::min(most - b, value_run), 16));
-    for (int i = 0; i < blocks; i++) fetch_ahead(a.v, b / 16 + i, int(div_up(most, 16)), a.next, row_bytes, k_bytes);
+    for (int i = 0; i < blocks; i++) ahead[i] = rows_ahead(a.v, b / 16 + i, int(div_up(most, 16)), a.next);
     for (int i = 0; i < blocks; i++) v[i] = a.v[b / 16 + i];
-    auto rows = [&]<class T>(i64 bytes) {
+    auto rows = [&]<class T>(i64 bytes, const u8* const* later) {
       for (int r = first; r < full; r++) {
-        weigh_run<T, 1>(a.acc + i64(r) * a.head_dim, a.head_dim, a.scores + i64(r) * split + b, v, bytes, scale, a.valid[r] - b);
+        weigh_run<T, 1>(a.acc + i64(r) * a.head_dim, a.head_dim, a.scores + i64(r) * split + b, v, bytes, scale, a.valid[r] - b, nullptr);
       }
       row_tiles(a.rows - full, [&]<int R>(int r) {
-        weigh_run<T, R>(a.acc + i64(full + r) * a.head_dim, a.head_dim, a.scores + i64(full + r) * split + b, v, bytes, scale, value_run);
+        weigh_run<T, R>(a.acc + i64(full + r) * a.head_dim, a.head_dim, a.scores + i64(full + r) * split + b, v, bytes, scale, value_run,
+                        r == 0 ? later : nullptr);
       });
     };
     if (a.rows - first > TR && V::convert) {
       for (int i = 0; i < blocks; i++) {
         f32* to = a.floats + i64(i) * 16 * a.head_dim;
+        ask_for_all(ahead[i], 16 * row_bytes);
         to_floats<V>(v[i], row_bytes, a.head_dim, to);
         v[i] = reinterpret_cast<const u8*>(to);
       }
-      rows.template operator()<Kv<Type::F32>>(float_bytes);
+      rows.template operator()<Kv<Type::F32>>(float_bytes, nullptr);
     } else {
       for (int i = 0; i < blocks; i++) V::scales(v[i], row_bytes, a.head_dim, 16, scale + i * 16 * (a.head_dim / 32));
-      rows.template operator()<V>(row_bytes);
+      rows.template operator()<V>(row_bytes, ahead);
     }
   }
 }
 
 static void attend(const AttendTile& a, Type k, Type v) {
-  const i64 k_bytes = i64(row_bytes(k, a.head_dim)), v_bytes = i64(row_bytes(v, a.head_dim));
   switch (k) {
     case Type::F32:
-      scores_of<Kv<Type::F32>>(a, v_bytes);
+      scores_of<Kv<Type::F32>>(a);
       break;
     case Type::F16:
-      scores_of<Kv<Type::F16>>(a, v_bytes);
+      scores_of<Kv<Type::F16>>(a);
       break;
     case Type::Q8_0:
-      scores_of<Kv<Type::Q8_0>>(a, v_bytes);
+      scores_of<Kv<Type::Q8_0>>(a);
       break;
     case Type::Q4_0:
-      scores_of<Kv<Type::Q4_0>>(a, v_bytes);
+      scores_of<Kv<Type::Q4_0>>(a);
       break;
     default:
       FEWBIT_CHECK(false, "K type %u", unsigned(k));
@@ -280,16 +304,16 @@ static void attend(const AttendTile& a, Type k, Type v) {
   }
   switch (v) {
     case Type::F32:
-      weigh<Kv<Type::F32>>(a, k_bytes);
+      weigh<Kv<Type::F32>>(a);
       break;
     case Type::F16:
-      weigh<Kv<Type::F16>>(a, k_bytes);
+      weigh<Kv<Type::F16>>(a);
       break;
     case Type::Q8_0:
-      weigh<Kv<Type::Q8_0>>(a, k_bytes);
+      weigh<Kv<Type::Q8_0>>(a);
       break;
     case Type::Q4_0:
-      weigh<Kv<Type::Q4_0>>(a, k_bytes);
+      weigh<Kv<Type::Q4_0>>(a);
       break;
     default:
       FEWBIT_CHECK(false, "V type %u", unsigned(v));

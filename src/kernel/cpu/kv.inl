@@ -11,13 +11,13 @@ struct NoScales {
 template <>
 struct Kv<Type::F32> : NoScales {
   static constexpr bool convert = false;
-  static i64 bytes(int n) { return i64(n) * 4; }
+  static constexpr i64 bytes(int n) { return i64(n) * 4; }
   static inline Reg get(const u8* row, int d, const f32*) { return reg_load(reinterpret_cast<const f32*>(row) + d); }
 };
 template <>
 struct Kv<Type::F16> : NoScales {
   static constexpr bool convert = true;
-  static i64 bytes(int n) { return i64(n) * 2; }
+  static constexpr i64 bytes(int n) { return i64(n) * 2; }
   static inline Reg get(const u8* row, int d, const f32*) { return reg_load_f16(reinterpret_cast<const u16*>(row) + d); }
 };
 
@@ -25,7 +25,7 @@ struct Kv<Type::F16> : NoScales {
 template <int block_bytes>
 struct BlockScales {
   static constexpr bool convert = true;
-  static i64 bytes(int n) { return i64(n) / 32 * block_bytes; }
+  static constexpr i64 bytes(int n) { return i64(n) / 32 * block_bytes; }
   static void scales(const u8* rows, i64 row_bytes, int n, int count, f32* scale) {
     alignas(64) u16 half[16 * max_head_dim / 32];
     int m = 0;
