@@ -39,7 +39,7 @@ sanitize)
   # reports go when every lane arrives for itself (tried), as the mat-vec's 516 did, but here that is 32 times the arrivals at two blocks.
   for check in "memcheck quick" "memcheck quick-wide" "racecheck quick"; do
     tool=${check% *} cases=${check#* } start=$(date +%s)
-    result=$(run "$sanitizer" --tool "$tool" --error-exitcode 9 "$pack/cuda_check" "$cases" | tee /dev/stderr | tail -1)
+    result=$(run "$sanitizer" --tool "$tool" --error-exitcode 9 "$pack/cuda_check" "$cases" | tee >(cat >&2) | tail -1)
     say "\"tool\":\"$tool\",\"cases\":\"$cases\",\"version\":\"$version\",\"seconds\":$(($(date +%s) - start)),\"result\":\"${result#=* }\""
   done
   ;;
