@@ -33,6 +33,8 @@
 //
 // The codes are unsigned: level = code_level(code); for all but table formats level = code * step - zero.
 #pragma once
+#include <array>
+
 #include "base/bits.h"
 #include "kernel/layout/integer_form.h"
 
@@ -342,6 +344,14 @@ constexpr PairAt pair_at(Subs s, i64 k, int r) {
   return {k / 2 / w.groups * 64 + 4 * r, int(k / 2 % w.groups) * w.bits + int(k % 2) * 16};
 }
 
+// Codes by level (as u8) of the formats that have a table of levels: a search per weight is most of the time of a load.
+template <class M>
+inline constexpr auto codes_of = [] {
+  std::array<u8, 256> codes{};
+  for (int b = 0; b < 256; b++) codes[size_t(b)] = u8(M::code(i8(u8(b))));
+  return codes;
+}();
+
 // rows (at most 16) of a file -> a tile (zeroed memory of R16<F>(n).bytes).
 template <class F, bool mixed = false>
 void pack_tile(const u8* rows, int n_rows, i64 n, u8* tile) {
@@ -397,8 +407,10 @@ void pack_tile(const u8* rows, int n_rows, i64 n, u8* tile) {
         int code;
         if constexpr (L::subs == Subs::shifted)
           code = Ternary8::code(w.level[e]);
-        else
+        else if constexpr (L::Map::affine)
           code = L::Map::code(w.level[e]);
+        else
+          code = codes_of<typename L::Map>[u8(w.level[e])];
         put_code<typename L::Codes>(tile + l.codes_at + k / L::unit * L::unit_bytes, r, place_of<mixed>(int(k % L::unit)), code);
       }
       if constexpr (L::subs == Subs::odd_top) {
