@@ -55,6 +55,8 @@ TEST(Cli, BadValuesNameTheOptionAsTypedAndTheRange) {
       {"ceiling --seconds nan", "--seconds", "0.1 to 60"},
       {"ab --plant nan x y", "--plant", "finite"},
       {"ab --seconds inf x y", "--seconds", ""},
+      {"ab --type PQ2_0 scalar /nonexistent/fewbit", "'/nonexistent/fewbit'", "program"},
+      {"verify --op nonsense", "--op: 'nonsense'", "matmul"},
       {"run -p x --seed 99999999999999999999", "--seed: '99999999999999999999'", "9223372036854775807"},
       {"synth qwen3-0.6b Q2_0 /dev/null --seed -1", "--seed", "0 to"},
       {"run -p x -t 0", "-t: '0'", "1 to"},
@@ -208,7 +210,27 @@ TEST(Cli, AbComparesKernelsAndBuilds) {
       EXPECT_GT(row["gb_s_b"].get<double>(), 0) << row.dump();
     }
   }
-  EXPECT_EQ(call("ab --type PQ2_0" + options + "nonsense scalar").code, 1);
+  const Outcome unknown = call("ab --type PQ2_0 --warm --shape 64x256 --pairs 5 nonsense scalar");
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_EQ(unknown.out, "");
+}
+
+// A build that answers four times, then is killed.
+TEST(Cli, AbSaysWhichBuildEnded) {
+  Folder dir;
+  const std::string dies = dir.file("dies");
+  std::ofstream(dies) << "#!/bin/sh\nread l; echo ready 64\nread l; echo 0.01\nread l; echo 0\nread l; echo 0.01\nread l; kill -9 $$\n";
+  fs::permissions(dies, fs::perms::owner_all);
+  const Outcome r = call("ab --warm --type PQ2_0 --shape 64x256 --pairs 50 scalar " + dies);
+  EXPECT_EQ(r.code, 1) << r.err;
+  EXPECT_EQ(lines(r.err), 1) << r.err;
+  EXPECT_NE(r.err.find(dies + " ended in the middle"), std::string::npos) << r.err;
+}
+
+TEST(Cli, ACapThatIsNoInstructionSetIsRefused) {
+  const Outcome r = call("devices", "", "export FEWBIT_CPU_MAX=avx3; ");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("FEWBIT_CPU_MAX: 'avx3'"), std::string::npos) << r.err;
 }
 
 TEST(Cli, ChatAnswersResetsAndSaves) {

@@ -59,7 +59,7 @@ AbResult compare(Contestant& a, Contestant& b, const AbOptions& options) {
   const f64 once = std::max({a.run(1), b.run(1), 1e-9});
   const int times = int(std::clamp(options.seconds / once, 1.0, 1e6));
   std::vector<Round> rounds;
-  for (int i = 0; i < options.pairs; i++) {
+  for (int i = 0; i < options.pairs && !a.lost() && !b.lost(); i++) {
     Round r;
     r.a = a.run(times);
     r.b = b.run(times);

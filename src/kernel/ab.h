@@ -18,8 +18,9 @@ class Contestant {
   virtual f64 run(int times) = 0;
   // The bits of the last result, to compare.
   virtual std::vector<u32> bits() = 0;
-  virtual u64 bytes() const { return 0; }     // of weights that one run reads
-  virtual f64 products() const { return 0; }  // multiply-adds of one run
+  virtual bool lost() const { return false; }  // another build's process has ended; times and bits mean nothing then
+  virtual u64 bytes() const { return 0; }      // of weights that one run reads
+  virtual f64 products() const { return 0; }   // multiply-adds of one run
 };
 
 struct AbOptions {
@@ -47,6 +48,7 @@ struct Round {
 };
 AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed, f64 floor = 0);
 
+// Ends early when one of them is lost.
 AbResult compare(Contestant& a, Contestant& b, const AbOptions& options);
 
 // ---- products on the CPU ---------------------------------------------------------------------------------------------------------

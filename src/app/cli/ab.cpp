@@ -67,30 +67,40 @@ class Build : public kernel::Contestant {
   }
   f64 run(int times) override {
     std::string s;
-    FEWBIT_CHECK(ask(fmt::format("run {}", times), s), "the other build ended");
+    ask(fmt::format("run {}", times), s);
     return std::strtod(s.c_str(), nullptr);
   }
   std::vector<u32> bits() override {
     std::string s;
-    FEWBIT_CHECK(ask("bits", s), "the other build ended");
+    ask("bits", s);
     std::vector<u32> v;
     std::istringstream in(s);
     for (std::string w; in >> w;) v.push_back(u32(std::strtoul(w.c_str(), nullptr, 16)));
     return v;
   }
+  bool lost() const override { return lost_; }
   u64 bytes() const override { return bytes_; }
 
  private:
+  // False, and lost from then on, when the process does not answer any more.
   bool ask(const std::string& question, std::string& answer) {
-    std::fprintf(in_, "%s\n", question.c_str());
-    if (std::fflush(in_) != 0) return false;
     answer.clear();
-    for (int c; (c = std::fgetc(out_)) != EOF;) {
-      if (c == '\n') return true;
-      answer += char(c);
+    if (lost_) return false;
+    auto* before = std::signal(SIGPIPE, SIG_IGN);  // the process may have ended
+    std::fprintf(in_, "%s\n", question.c_str());
+    const bool sent = std::fflush(in_) == 0;
+    std::signal(SIGPIPE, before);
+    if (sent) {
+      for (int c; (c = std::fgetc(out_)) != EOF;) {
+        if (c == '\n') return true;
+        answer += char(c);
+      }
     }
+    lost_ = true;
+    answer.clear();
     return false;
   }
+  bool lost_ = false;
   pid_t pid_ = -1;
   u64 bytes_ = 0;
   std::FILE *in_ = nullptr, *out_ = nullptr;
@@ -115,6 +125,12 @@ Status serve(kernel::Contestant& c) {
 }
 
 bool is_build(const std::string& name) { return std::filesystem::is_regular_file(name) && access(name.c_str(), X_OK) == 0; }
+
+// A name that can only be a path, but no program lies there: said before anything is made ready.
+void check_path(const std::string& name) {
+  const bool path = name.rfind('/', 0) == 0 || name.rfind("./", 0) == 0 || name.rfind("../", 0) == 0 || std::filesystem::exists(name);
+  if (path && !is_build(name)) usage(fmt::format("ab: '{}' is not a program that can be run", name));
+}
 
 Result<std::unique_ptr<kernel::Contestant>> contestant(const AbCommand& o, Device& device, const kernel::AbShape& shape,
                                                        const std::string& name) {
@@ -191,18 +207,25 @@ static Status ab_command(AbCommand& o) {
     if (!o.list) usage("ab: two kernels A and B (listed above for this type), or two builds by path, are required");
     return {};
   }
+  for (const std::string& name : {o.a, o.b}) check_path(name);
   Json rows = Json::array();
-  if (o.output == "md") {
+  auto head = [&, printed = false]() mutable {  // before the first row: errors stand alone
+    if (o.output != "md" || printed) return;
+    printed = true;
     fmt::print("{}{}, {} rows x inputs, {}; ratios: time of B over A, median [95 % interval]\n", machine,
                gpu ? "" : fmt::format(", {} threads", threads), o.dims, o.warm ? "warm" : "cold");
     fmt::print("| op | type | experts | tile | columns | verdict | B / A | A / A | bits | A us | A GB/s | B us | B GB/s |\n");
     fmt::print("| --- | --- | ---: | --- | ---: | --- | --- | --- | --- | ---: | ---: | ---: | ---: |\n");
-  }
+  };
   for (kernel::AbShape shape : shapes) {
     FEWBIT_TRY(auto a, contestant(o, *device, shape, o.a));
     shape.planted = o.planted;
     FEWBIT_TRY(auto b, contestant(o, *device, shape, o.b));
     const kernel::AbResult r = kernel::compare(*a, *b, o.options);
+    for (const auto& [c, name] : {std::pair(a.get(), &o.a), std::pair(b.get(), &o.b)}) {
+      if (c->lost()) return Error{Code::io, fmt::format("ab: {} ended in the middle of the comparison", *name)};
+    }
+    head();
     static constexpr const char* verdicts[] = {"no difference", "A is faster", "B is faster"};
     const f64 gb_a = f64(a->bytes()) / r.seconds_a * 1e-9, gb_b = f64(b->bytes()) / r.seconds_b * 1e-9;
     if (o.output == "md") {

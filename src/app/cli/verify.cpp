@@ -7,6 +7,7 @@
 #include "app/cli/values.h"
 #include "base/clock.h"
 #include "base/regex.h"
+#include "kernel/parity.h"
 
 namespace fewbit::cli {
 
@@ -28,7 +29,15 @@ static Json json_row(const kernel::VerifyRow& r) {
           {"nmse", r.nmse},       {"max_error", r.max_error}, {"note", r.note}};
 }
 
+static void check_op(const std::string& op) {
+  if (op.empty() || kernel::parity_of(op)) return;
+  std::string names;
+  for (const kernel::Parity& p : kernel::parity_table) names += (names.empty() ? "" : ", ") + std::string(p.op);
+  usage(fmt::format("--op: '{}' is not one of {}", op, names));
+}
+
 static Status verify_command(VerifyCommand& o) {
+  check_op(o.options.op);
   if (!o.type.empty()) o.options.type = type_name(parse_type("--type", o.type));
   Status slow;
   if (!o.pattern.empty()) {
