@@ -1,8 +1,9 @@
 // Which kernel multiplies: matmul, glu and the experts.
 #include <algorithm>
 #include <map>
+#include <utility>
 
-#include "kernel/cuda/gemm.cuh"
+#include "kernel/cuda/gemm_experts.cuh"
 #include "kernel/cuda/matvec_few.cuh"
 #include "kernel/cuda/matvec_one.cuh"
 #include "kernel/cuda/ops.h"
@@ -319,6 +320,28 @@ int group_entries(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int experts)
   return bound;
 }
 
+// Many columns of experts, by the wide kernel where it is there; the activations of entry e: column first_col + e / act_div of `act`.
+bool launch_experts(Ctx& ctx, const MvArgs& m, int layout, const Act& act, int first_col, const i32* ids, int entries, int experts,
+                    u64 bytes, const std::string& shape) {
+  const bool exact = act.layout == ActLayout::q8_128 || act.layout == ActLayout::q8_256;
+  if (!exact || !act_has_image(act.cols) || device_of(ctx).arch() != 90 || wide_choice < 0 || m.p[0].wide) return false;
+  if (wide_choice == 0 && entries <= 4 * experts / 3) return false;
+  const bool plain = layout == layout_n4_g32 && plain_nibbles(m.p[0].table);
+  const ExpertEntry e = expert_entry(layout, plain);
+  const int sms = device_of(ctx).sms(), groups = entries / expert_columns + std::min(experts, entries);
+  if (!e.kernel || experts > most_wide_experts || (groups + sms - 1) / sms + 2 > expert_lists) return false;
+  if (act_total_bytes(act.n, act.cols) >> 32) return false;
+  static bool allowed[std::size(layout_infos)][2] = {};
+  if (!std::exchange(allowed[layout][plain], true)) allow_smem(e.kernel, e.smem);
+  ExpertArgs a{m.p[0], m.tiles, m.units, m.kind, half_bias_bits, ids, entries, experts, first_col, m.act_div};
+  a.p.act = static_cast<const u8*>(act.data) + act_image_at(m.units, act.cols);
+  LaunchShape s;
+  s.grid = dim3(unsigned(std::min(sms, groups * ((m.tiles + e.tiles - 1) / e.tiles)))), s.block = dim3(unsigned(e.threads));
+  s.smem = e.smem, s.cols = entries, s.name = "gemm.experts", s.shape = shape, s.bytes = bytes;
+  launch(ctx, e.kernel, s, a);
+  return true;
+}
+
 // x (cols, n) += sum over slots j in order of weights[c][j] * y[c * k + j]
 __global__ void combine_kernel(const f32* y, const f32* weights, int k, int n, f32* x) {
   early_launch();
@@ -420,9 +443,11 @@ void moe_glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, const
   FEWBIT_CHECK(interleaved(gate, up), "experts '%s' and '%s' are no pair", gate.name.c_str(), up.name.c_str());
   MvArgs m = pair_args(gate, up, a, kind, h);
   m.act_div = k;
+  const u64 bytes = u64(k) * (gate.bytes + up.bytes) / u64(gate.experts);
+  const std::string shape = shape_of(ctx, 2 * gate.rows, gate.cols, entries);
+  if (launch_experts(ctx, m, gate.layout_id, a, 0, ids, entries, int(gate.experts), bytes, shape)) return;
   const int groups = group_entries(ctx, m, ids, entries, int(gate.experts));
-  launch_mv(ctx, m, gate.layout_id, a.layout, groups, u64(k) * (gate.bytes + up.bytes) / u64(gate.experts),
-            shape_of(ctx, 2 * gate.rows, gate.cols, entries));
+  launch_mv(ctx, m, gate.layout_id, a.layout, groups, bytes, shape);
 }
 
 void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const f32* weights, int k, f32* x) {
@@ -451,8 +476,11 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
       m.p[0] = mv_product(down, part, y, n, false);
       const Units units(down.layout_id, down.rows, down.cols);
       m.n = 1, m.tiles = int(units.tiles), m.units = int(units.units), m.cols = entries, m.act_div = 1;
-      const int groups = group_entries(ctx, m, ids + c * k, entries, int(down.experts));
-      launch_mv(ctx, m, down.layout_id, a.layout, groups, bytes, shape_of(ctx, down.rows, down.cols, entries));
+      const std::string shape = shape_of(ctx, down.rows, down.cols, entries);
+      if (!launch_experts(ctx, m, down.layout_id, a, c * k, ids + c * k, entries, int(down.experts), bytes, shape)) {
+        const int groups = group_entries(ctx, m, ids + c * k, entries, int(down.experts));
+        launch_mv(ctx, m, down.layout_id, a.layout, groups, bytes, shape);
+      }
     }
     LaunchShape s;
     s.grid = dim3(unsigned((n + 255) / 256), unsigned(now)), s.block = dim3(256), s.cols = now, s.name = "moe.combine";

@@ -70,6 +70,19 @@ __device__ __forceinline__ void wgmma128(f32 (&d)[64], u32 a0, u32 a1, u32 a2, u
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(desc), "r"(add));
   // clang-format on
 }
+// d (64 x 32) = a (64 x 16, registers) * b (16 x 32, shared) [+ d]
+__device__ __forceinline__ void wgmma32(f32 (&d)[16], u32 a0, u32 a1, u32 a2, u32 a3, u64 desc, int add) {
+  // clang-format off
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
+      "{%16,%17,%18,%19}, %20, p, 1, 1, 0;\n}\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(desc), "r"(add));
+  // clang-format on
+}
 // Descriptor of a K-major operand at a shared address; lead and stride between core matrices in bytes; swizzle 1: 128 bytes, 3: 32
 // bytes, as wide as a row.
 __device__ __forceinline__ u64 smem_desc(u32 address, u32 lead, u32 stride, u32 swizzle) {

@@ -66,6 +66,7 @@ struct TwoActs {
 TwoActs make_act(Rig& rig, const std::vector<f32>& x, int n, int cols, ActLayout layout, const Rotation* rotation = nullptr);
 
 void check_wide(Rig&, bool quick);
+void check_experts(Rig&, bool quick);
 void check_matmul(Rig& rig, bool quick);
 void check_decode(Rig& rig);  // the kernels of one column, at the shapes of large models
 void check_steps(Rig& rig);

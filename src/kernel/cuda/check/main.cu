@@ -1,4 +1,4 @@
-// cuda_check [verify|quick|quick-wide|decode|wide|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
+// cuda_check [verify|quick|quick-wide|decode|wide|experts|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
 #include <cstring>
 
 #include "kernel/ceiling.h"
@@ -99,10 +99,14 @@ int main(int argc, char** argv) {
     std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);
     return rig.failed ? 1 : 0;
   }
-  if (stage == "decode") {
-    check_decode(rig);
-    check_sequence(rig, true);
-    check_steps(rig);
+  if (stage == "decode" || stage == "experts") {
+    if (stage == "experts") {
+      check_experts(rig, false);
+    } else {
+      check_decode(rig);
+      check_sequence(rig, true);
+      check_steps(rig);
+    }
     std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);
     return rig.failed ? 1 : 0;
   }

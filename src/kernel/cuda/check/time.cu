@@ -4,6 +4,7 @@
 #include "kernel/cuda/check/check.h"
 #include "kernel/cuda/common.cuh"
 #include "kernel/cuda/layout.h"
+#include "kernel/cuda/ops.h"
 
 namespace fewbit::kernel::cuda::check {
 
@@ -310,12 +311,14 @@ void time_steps(Rig& rig) {
 }
 
 // Experts of the issue's table: 256 of 512x2048, top 8.
-void time_experts(Rig& rig) {
+void time_experts(Rig& rig, const TimeOptions& o) {
   Timer timer(rig);
   Random random(7);
   Pool pool(rig, u64(2) << 30);
-  for (Type type : {Type::PQ2_0, Type::IQ2_XS, Type::IQ3_S})
-    for (int cols : {1, 512}) {
+  for (Type type : {Type::PQ2_0, Type::Q1_0, Type::Q2_0, Type::IQ1_S, Type::IQ2_XXS, Type::IQ2_XS, Type::IQ3_XXS, Type::IQ3_S, Type::Q2_K,
+                    Type::Q3_K, Type::Q4_0, Type::Q4_K, Type::Q8_0})
+    for (int cols : {1, 2, 4, 8, 48, 64, 128, 256, 512}) {
+      if (!named(o.types, type_name(type)) || !named(o.cols.empty() ? "1,512" : o.cols, std::to_string(cols))) continue;
       const Weight g = pool.take(type, 512, 2048, true, 256), down = pool.take(type, 2048, 512, false, 256);
       std::vector<i32> ids(size_t(cols) * 8);
       for (int c = 0; c < cols; c++)
@@ -323,14 +326,25 @@ void time_experts(Rig& rig) {
       Buffer di = rig.up(ids), dw = rig.up(std::vector<f32>(ids.size(), 0.125f)), h = rig.buffer(ids.size() * 512 * 4),
              x = rig.buffer(u64(cols) * 2048 * 4);
       Input in(rig, 2048, cols, rig.ctx.k->act_layout(type)), mid(rig, 512, cols * 8, rig.ctx.k->act_layout(type));
-      const f64 glu_us = timer.median_us([&] {
-        for (int i = 0; i < 10; i++) rig.ctx.k->moe_glu(rig.ctx, g, g, in.act, di.as<i32>(), 8, Glu::silu, h.as<f32>());
-      }) / 10;
-      const f64 down_us = timer.median_us([&] {
-        for (int i = 0; i < 10; i++) rig.ctx.k->moe_down(rig.ctx, down, mid.act, di.as<i32>(), dw.as<f32>(), 8, x.as<f32>());
-      }) / 10;
-      std::printf("{\"bench\":\"experts\",\"type\":\"%s\",\"cols\":%d,\"glu_us\":%.2f,\"down_us\":%.2f}\n", type_name(type), cols, glu_us,
-                  down_us);
+      for (int choice : {0, -1}) {
+        if (choice && cols <= 32) continue;
+        wide_choice = choice;
+        auto glu = [&] { rig.ctx.k->moe_glu(rig.ctx, g, g, in.act, di.as<i32>(), 8, Glu::silu, h.as<f32>()); };
+        auto add_down = [&] { rig.ctx.k->moe_down(rig.ctx, down, mid.act, di.as<i32>(), dw.as<f32>(), 8, x.as<f32>()); };
+        auto ten = [&](auto& work) {
+          return timer.median_us([&] {
+            for (int i = 0; i < 10; i++) work();
+          }) / 10;
+        };
+        const f64 glu_us = ten(glu), down_us = ten(add_down);
+        std::vector<Launch> each;
+        rig.ctx.launches = &each;
+        glu();
+        rig.ctx.launches = nullptr;
+        std::printf("{\"bench\":\"experts\",\"type\":\"%s\",\"cols\":%d,\"kernel\":\"%s\",\"glu_us\":%.2f,\"down_us\":%.2f}\n",
+                    type_name(type), cols, each[0].kernel.substr(0, 4) == "gemm" ? "wide" : "matvec", glu_us, down_us);
+      }
+      wide_choice = 0;
       std::fflush(stdout);
     }
 }
@@ -341,7 +355,7 @@ void time_kernels(Rig& rig, const TimeOptions& o) {
   if (o.what.empty() || o.what == "matvec") time_matvec(rig, o);
   if (o.what.empty() || o.what == "chain") time_chain(rig, o);
   if (o.what.empty() || o.what == "steps") time_steps(rig);
-  if (o.what.empty() || o.what == "steps" || o.what == "experts") time_experts(rig);
+  if (o.what.empty() || o.what == "steps" || o.what == "experts") time_experts(rig, o);
 }
 
 }  // namespace fewbit::kernel::cuda::check
