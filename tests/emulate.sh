@@ -21,7 +21,7 @@ for max in scalar avx2 avx_vnni avx512; do
 done
 has=" $(build/fewbit devices --json | sed -n 's/.*"instruction_sets": "\(.*\)".*/\1/p') "
 if [[ $has == *" avx2 "* && (-n ${FEWBIT_TEST_SIMDE:-} || $has != *" avx_vnni "* || $has != *" avx512_vnni "*) ]]; then
-  tests/build_simde.sh build/simde >build/simde.log 2>&1 || { grep -m5 error build/simde.log; exit 1; }
+  tests/build_emulated.sh simde build/simde >build/simde.log 2>&1 || { grep -m5 error build/simde.log; exit 1; }
   lines() { FEWBIT_CPU_MAX=$1 build/simde/emulate_verify 9 2>/dev/null | cut -d, -f1-4,6-8; }  # all but the kernel's name
   want=$(lines avx2)
   for max in avx_vnni avx512_vnni; do

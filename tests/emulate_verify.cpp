@@ -1,4 +1,4 @@
-// `fewbit verify -o csv` without the rest of the program and its libraries, for processors under emulation: tests/build_arm.sh
+// `fewbit verify -o csv` without the rest of the program and its libraries, for processors under emulation: tests/build_emulated.sh arm
 // builds it for 64-bit ARM.  Products are defined to the bit, so its lines for them must equal those of every other processor.
 //
 //   emulate_verify [N [mutate]]    each N-th case; or the faults in them

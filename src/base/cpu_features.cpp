@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 
 #if defined(__x86_64__)
@@ -29,7 +30,7 @@ static std::string processor_name() {
 }
 
 #if defined(FEWBIT_EMULATED)
-// tests/build_simde.sh: every set is plain code.
+// tests/build_emulated.sh simde: every set is plain code.
 static void detect(CpuFeatures& f) { f.avx2 = f.avx_vnni = f.avx512 = f.avx512_vnni = f.vbmi = true; }
 #elif defined(__x86_64__)
 static unsigned long long xgetbv0() {
@@ -64,24 +65,43 @@ static void detect(CpuFeatures& f) {
 static void detect(CpuFeatures&) {}
 #endif
 
-static void cap(CpuFeatures& f) {
+// A cap, and what it takes away.
+struct Cap {
+  std::string_view name;
+  void (*apply)(CpuFeatures&);
+};
+static constexpr Cap caps[] = {
+    {"scalar", [](CpuFeatures& f) { f.avx2 = f.avx_vnni = f.avx512 = f.avx512_vnni = f.vbmi = f.neon = f.dotprod = f.i8mm = false; }},
+    {"avx2", [](CpuFeatures& f) { f.avx_vnni = f.avx512 = f.avx512_vnni = f.vbmi = false; }},
+    {"avx_vnni", [](CpuFeatures& f) { f.avx512 = f.avx512_vnni = f.vbmi = false; }},
+    {"avx512", [](CpuFeatures& f) { f.avx_vnni = f.avx512_vnni = false; }},
+    {"avx512_vnni", [](CpuFeatures&) {}},
+    {"neon", [](CpuFeatures& f) { f.dotprod = f.i8mm = false; }},
+    {"dotprod", [](CpuFeatures& f) { f.i8mm = false; }},
+    {"i8mm", [](CpuFeatures&) {}},
+};
+
+static const Cap* cap_of(std::string_view name) {
+  if (name.starts_with("neon_")) name.remove_prefix(5);  // as isa_name() has it
+  for (const Cap& c : caps)
+    if (c.name == name) return &c;
+  return nullptr;
+}
+
+static std::string_view cap_wanted() {
   const char* env = std::getenv("FEWBIT_CPU_MAX");
-  if (!env) return;
-  std::string_view max = env;
-  auto below = [&](std::string_view s) { return max == s; };
-  if (below("scalar")) {
-    f.avx2 = f.avx_vnni = f.avx512 = f.avx512_vnni = f.vbmi = f.neon = f.dotprod = f.i8mm = false;
-  } else if (below("avx2")) {
-    f.avx_vnni = f.avx512 = f.avx512_vnni = f.vbmi = false;
-  } else if (below("avx_vnni")) {
-    f.avx512 = f.avx512_vnni = f.vbmi = false;
-  } else if (below("avx512")) {
-    f.avx_vnni = f.avx512_vnni = false;
-  } else if (below("neon")) {
-    f.dotprod = f.i8mm = false;
-  } else if (below("dotprod") || below("neon_dotprod")) {
-    f.i8mm = false;
+  return env ? env : "";
+}
+
+std::string cpu_cap_error() {
+  const std::string_view max = cap_wanted();
+  if (max.empty() || cap_of(max)) return "";
+  std::string sets;
+  for (const Cap& c : caps) {
+    const bool last = &c == std::end(caps) - 1;
+    sets += std::string(sets.empty() ? "" : last ? " or " : ", ") + std::string(c.name);
   }
+  return "FEWBIT_CPU_MAX: '" + std::string(max) + "' is not " + sets;
 }
 
 bool CpuFeatures::has(Isa isa) const {
@@ -129,7 +149,7 @@ const CpuFeatures& cpu_features() {
     CpuFeatures made;
     made.name = processor_name();
     detect(made);
-    cap(made);
+    if (const Cap* cap = cap_of(cap_wanted())) cap->apply(made);
     return made;
   }();
   return f;

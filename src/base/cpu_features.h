@@ -1,5 +1,5 @@
-// What this processor can do.  FEWBIT_CPU_MAX=scalar|avx2|avx_vnni|avx512|avx512_vnni|neon|dotprod|i8mm caps what is reported,
-// so that a newer machine can run (and time) an older one's code.
+// What this processor can do.  FEWBIT_CPU_MAX, a set's name, caps what is reported, so that a newer machine can run (and time) an older
+// one's code.
 #pragma once
 #include <string>
 
@@ -24,5 +24,8 @@ struct CpuFeatures {
 };
 
 const CpuFeatures& cpu_features();  // detected once
+
+// Empty, or one line that FEWBIT_CPU_MAX names no set: it would be ignored, and another set than the one meant would be tested.
+std::string cpu_cap_error();
 
 }  // namespace fewbit

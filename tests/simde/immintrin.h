@@ -1,5 +1,6 @@
 // Stands in for the compiler's header where the kernels for AVX-512 and AVX-VNNI are tested on a machine that has AVX2 alone
-// (tests/build_simde.sh): SIMDe's portable versions under the native names, and the few that it lacks, after Intel's description of each.
+// (tests/build_emulated.sh simde): SIMDe's portable versions under the native names, and the few that it lacks, after Intel's description
+// of each.
 #include_next <immintrin.h>
 #ifndef FEWBIT_TESTS_SIMDE
 #define FEWBIT_TESTS_SIMDE

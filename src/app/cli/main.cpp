@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <optional>
 
 #include "app/cli/common.h"
 #include "app/cli/values.h"
+#include "base/cpu_features.h"
 #include "base/log.h"
 
 namespace fewbit::cli {
@@ -95,13 +95,7 @@ int main(int argc, char** argv) {
   for (CLI::App* s : app.get_subcommands({})) check_all_values(*s);
   check_all_values(app);
 
-  // A cap that is no set would be ignored, and another set than the one meant would be tested.
-  if (const char* max = std::getenv("FEWBIT_CPU_MAX")) {
-    const std::string_view sets[] = {"scalar", "avx2",    "avx_vnni", "avx512",       "avx512_vnni",
-                                     "neon",   "dotprod", "i8mm",     "neon_dotprod", "neon_i8mm"};
-    if (*max && std::find(std::begin(sets), std::end(sets), max) == std::end(sets))
-      return fail(fmt::format("FEWBIT_CPU_MAX: '{}' is not scalar, avx2, avx_vnni, avx512, avx512_vnni, neon, dotprod or i8mm", max), 2);
-  }
+  if (const std::string error = cpu_cap_error(); !error.empty()) return fail(error, 2);
 
   std::vector<std::string> args = arguments(argc, argv);
   const std::vector<std::string> typed(argv + 1, argv + argc);

@@ -4,7 +4,7 @@
 // A pragma, not a flag for the file: inline functions of standard headers, which come first, keep the baseline, so the linker cannot
 // hand an older machine a newer machine's copy of them.
 #if defined(FEWBIT_EMULATED)
-// tests/build_simde.sh: the baseline has to do, the intrinsics are plain code.
+// tests/build_emulated.sh simde: the baseline has to do, the intrinsics are plain code.
 #elif FEWBIT_VEC == 512 && defined(FEWBIT_VNNI)
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi"))), \
