@@ -29,8 +29,8 @@ struct ExpertArgs {
 // Groups of a block: at most.
 inline constexpr int expert_lists = 24, most_wide_experts = 1024;
 struct ExpertGroup {
-  i32 expert, part, n;  // columns 32 part .. of the expert's
   i32 entry[expert_columns];
+  i32 expert, part, n, unused;  // columns 32 part .. of the expert's
 };
 
 template <Code C, Scale S>
@@ -293,18 +293,30 @@ __global__ void __launch_bounds__(ExpertShape<C, S>::threads, 1) gemm_experts_ke
     const int tile = item % row_tiles * Shape::tiles + warp, row = tile * (p.pair ? 8 : 16) + g;
     if (tile >= a.tiles) continue;
     const ExpertGroup& group = lists[item / row_tiles - run.first];
+    const int n = group.n;
+    const bool in[2] = {row < p.rows, !p.pair && row + 8 < p.rows};
+    f32 scale[2] = {1, 1}, bias[2] = {-0.0f, -0.0f};  // of the lane's row halves; these change nothing
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
-      const int which = p.pair ? i / 2 % 2 : 0, of = p.pair ? row : row + i / 2 % 2 * 8;
-      total[i] *= p.factor;
-      if (p.scale[which]) total[i] *= p.scale[which][group.expert];
-      if (p.bias[which] && of < p.rows) total[i] += p.bias[which][of];
+    for (int h = 0; h < 2; h++) {
+      const int which = p.pair ? h : 0, of = p.pair ? row : row + 8 * h;
+      if (p.scale[which]) scale[h] = p.scale[which][group.expert];
+      if (p.bias[which] && of < p.rows) bias[h] = p.bias[which][of];
     }
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
-      const int h = i / 2 % 2, column = i / 4 * 8 + 2 * t + i % 2, of = p.pair ? row : row + 8 * h;
-      if ((p.pair && h) || column >= group.n || of >= p.rows) continue;
-      p.y[i64(group.entry[column]) * p.ldy + of] = p.pair ? glu_of(total[i], total[(i + 2) % 16], a.kind) : total[i];
+    for (int i0 = 0; i0 < 4; i0++) {  // columns 8 i0 ..
+      if (8 * i0 >= n) break;
+      const int2 entry = *reinterpret_cast<const int2*>(group.entry + 8 * i0 + 2 * t);
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        f32 v[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) v[h] = total[4 * i0 + 2 * h + e] * p.factor * scale[h] + bias[h];
+        if (p.pair) v[0] = glu_of(v[0], v[1], a.kind);
+        f32* y = p.y + i64(e ? entry.y : entry.x) * p.ldy + row;
+        const bool live = 8 * i0 + 2 * t + e < n;
+        if (live && in[0]) y[0] = v[0];
+        if (live && in[1]) y[8] = v[1];
+      }
     }
   }
 #endif
@@ -320,5 +332,5 @@ ExpertEntry expert_entry(int layout, bool plain);  // no kernel: this layout has
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), 256 experts of 512x2048, top 8, 512 tokens, us of gate and up / down with its sum (before:
-// the mat-vec by eights): PQ2_0 110 / 103 (258 / 315), IQ2_XS 148 / 123 (353 / 348), IQ3_S 167 / 132 (382 / 354), Q4_K 143 / 120 (455 /
-// 411), Q8_0 165 / 127 (318 / 317).  64 tokens: PQ2_0 87 / 73 (86 / 100), IQ2_XS 121 / 91 (127 / 118).
+// the mat-vec by eights): PQ2_0 106 / 90 (258 / 315), IQ2_XS 144 / 110 (353 / 348), IQ3_S 164 / 119 (382 / 354), Q8_0 161 / 113 (318 /
+// 317).

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernel/cuda/gemm_experts.cuh"
+#include "kernel/cuda/matvec_experts.cuh"
 #include "kernel/cuda/matvec_few.cuh"
 #include "kernel/cuda/matvec_one.cuh"
 #include "kernel/cuda/ops.h"
@@ -320,6 +321,34 @@ int group_entries(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int experts)
   return bound;
 }
 
+// Few tokens: entry by entry; `down` adds to p.y.
+bool launch_entries(Ctx& ctx, const MvArgs& m, bool down, int layout, const i32* ids, const f32* weights, int entries, int k, u64 bytes,
+                    const std::string& shape) {
+  if (entries > direct_entries || k > entry_warps || narrow_choice < 0) return false;
+  EntryArgs a{m.p[0], m.units, k, 1, m.kind, ids, weights};
+  if (layout_infos[layout].code == Code::n4)
+    for (u32 c = 0; c < 16; c++) {
+      const u32 shift = 8 * (c % 4);
+      const int level = i8(m.p[0].table.w[c / 4] >> shift);
+      if (level < -64 || level > 63) return false;
+      a.p.table.w[c / 4] ^= (u32(level ^ (level - 64)) & 255) << shift;
+    }
+  const int slabs = slab_count(m.units), most = device_of(ctx).max_smem() - entry_static_smem;
+  const int tokens = entries / k, sms = device_of(ctx).sms();
+  if (down && tokens * m.tiles <= sms)  // more warps where a block has a multiprocessor of its own
+    while (2 * a.split * k <= entry_warps && 2 * a.split <= std::min(slabs, m.units)) a.split *= 2;
+  const EntryKernels e = entry_kernels(layout, m.units, k, a.split);
+  const auto kernel = down ? e.down : e.glu;
+  if (!kernel || (down ? e.down_smem : e.glu_smem) > u32(most)) return false;
+  static bool allowed[std::size(layout_infos)][2] = {};
+  if (!std::exchange(allowed[layout][down], true)) allow_smem(kernel, size_t(most));
+  LaunchShape s;
+  s.grid = dim3(unsigned(m.tiles), unsigned(down ? tokens : entries)), s.block = dim3(unsigned(32 * (down ? k * a.split : slabs)));
+  s.smem = down ? e.down_smem : e.glu_smem, s.cols = entries, s.name = layout_infos[layout].name, s.shape = shape, s.bytes = bytes;
+  launch(ctx, kernel, s, a);
+  return true;
+}
+
 // Many columns of experts, by the wide kernel where it is there; the activations of entry e: column first_col + e / act_div of `act`.
 bool launch_experts(Ctx& ctx, const MvArgs& m, int layout, const Act& act, int first_col, const i32* ids, int entries, int experts,
                     u64 bytes, const std::string& shape) {
@@ -445,6 +474,7 @@ void moe_glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, const
   m.act_div = k;
   const u64 bytes = u64(k) * (gate.bytes + up.bytes) / u64(gate.experts);
   const std::string shape = shape_of(ctx, 2 * gate.rows, gate.cols, entries);
+  if (launch_entries(ctx, m, false, gate.layout_id, ids, nullptr, entries, k, bytes, shape)) return;
   if (launch_experts(ctx, m, gate.layout_id, a, 0, ids, entries, int(gate.experts), bytes, shape)) return;
   const int groups = group_entries(ctx, m, ids, entries, int(gate.experts));
   launch_mv(ctx, m, gate.layout_id, a.layout, groups, bytes, shape);
@@ -453,6 +483,15 @@ void moe_glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, const
 void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const f32* weights, int k, f32* x) {
   check_act(down, a);
   const int cols = a.cols / k, n = int(down.rows);
+  MvArgs m{};
+  if (!is_rows(down)) {
+    m.p[0] = mv_product(down, a, x, n, false);
+    const Units units(down.layout_id, down.rows, down.cols);
+    m.n = 1, m.tiles = int(units.tiles), m.units = int(units.units), m.act_div = 1;
+    if (launch_entries(ctx, m, true, down.layout_id, ids, weights, a.cols, k, u64(k) * down.bytes / u64(down.experts),
+                       shape_of(ctx, down.rows, down.cols, a.cols)))
+      return;
+  }
   const u64 per_col = u64(k) * u64(n) * 4;
   FEWBIT_CHECK(split_room(ctx) >= groups_bytes + per_col, "scratch of %llu bytes for one column of '%s'",
                (unsigned long long)ctx.scratch_bytes, down.name.c_str());
@@ -472,10 +511,8 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
     } else {
       FEWBIT_CHECK(c * k % 8 == 0, "experts' columns in eights");
       part.data = static_cast<u8*>(a.data) + act_block_at(act_units(a.n), c * k, 0);
-      MvArgs m{};
       m.p[0] = mv_product(down, part, y, n, false);
-      const Units units(down.layout_id, down.rows, down.cols);
-      m.n = 1, m.tiles = int(units.tiles), m.units = int(units.units), m.cols = entries, m.act_div = 1;
+      m.cols = entries;
       const std::string shape = shape_of(ctx, down.rows, down.cols, entries);
       if (!launch_experts(ctx, m, down.layout_id, a, c * k, ids + c * k, entries, int(down.experts), bytes, shape)) {
         const int groups = group_entries(ctx, m, ids + c * k, entries, int(down.experts));

@@ -120,8 +120,9 @@ void together(Rig& rig, Random& random, Type type) {
 
 void experts(Rig& rig, Random& random, Type type, int n_experts, int k, int cols) {
   std::vector<Buffer> owned, none;
-  const bool ragged = format_info(type).block <= 32;  // rows and inputs that fill no tile
-  const i64 hidden = ragged ? 320 : 512, ff = type == Type::IQ2_XS ? 768 : ragged ? 160 : 256;
+  const bool ragged = format_info(type).block <= 32;                              // rows and inputs that fill no tile
+  const bool deep = type == Type::IQ3_XXS || (type == Type::PQ2_0 && cols < 40);  // slabs of more than four units
+  const i64 hidden = ragged ? 320 : deep ? 3072 : 512, ff = type == Type::IQ2_XS ? 768 : ragged ? 160 : 256;
   Matrix g = matrix(random, type, ff, hidden, n_experts, false), u = matrix(random, type, ff, hidden, n_experts, true),
          d = matrix(random, type, hidden, ff, n_experts, false);
   u.bias.clear();
@@ -145,17 +146,19 @@ void experts(Rig& rig, Random& random, Type type, int n_experts, int k, int cols
   const std::vector<f32> got = rig.down<f32>(dh.data(), h.size());
   const std::string name = label(type, ff, hidden, cols) + " top " + std::to_string(k);
   rig.compare("moe_glu", name, got, h, 4 * bound);
-  const int choice = std::exchange(wide_choice, -1);
-  rig.ctx.k->moe_glu(rig.ctx, pair[0], pair[1], a.gpu, dids.as<i32>(), k, Glu::silu, dh.as<f32>());
-  wide_choice = choice;
-  rig.same_bits("moe_glu.width", name, rig.down<f32>(dh.data(), h.size()), got);
+  auto by_matvec = [&](auto&& work) {  // with the kernel of matvec.cuh
+    const int wide = std::exchange(wide_choice, -1), narrow = std::exchange(narrow_choice, -1);
+    work();
+    wide_choice = wide, narrow_choice = narrow;
+  };
+  Buffer dg = rig.up(std::vector<f32>(h.size(), NAN));
+  by_matvec([&] { rig.ctx.k->moe_glu(rig.ctx, pair[0], pair[1], a.gpu, dids.as<i32>(), k, Glu::silu, dg.as<f32>()); });
+  rig.same_bits("moe_glu.width", name, rig.down<f32>(dg.data(), h.size()), got);
   TwoActs b = make_act(rig, got, int(ff), cols * k, rig.ctx.k->act_layout(type));
   std::vector<f32> x = random.normals(size_t(hidden) * cols);
   Buffer dx = rig.up(x), dz = rig.up(x);
   rig.ctx.k->moe_down(rig.ctx, down, b.gpu, dids.as<i32>(), dweights.as<f32>(), k, dx.as<f32>());
-  wide_choice = -1;
-  rig.ctx.k->moe_down(rig.ctx, down, b.gpu, dids.as<i32>(), dweights.as<f32>(), k, dz.as<f32>());
-  wide_choice = choice;
+  by_matvec([&] { rig.ctx.k->moe_down(rig.ctx, down, b.gpu, dids.as<i32>(), dweights.as<f32>(), k, dz.as<f32>()); });
   rig.same_bits("moe_down.width", name, rig.down<f32>(dz.data(), x.size()), rig.down<f32>(dx.data(), x.size()));
   rig.ref.k->moe_down(rig.ref, rdown, b.ref, ids.data(), weights.data(), k, x.data());
   rig.compare("moe_down", name, rig.down<f32>(dx.data(), x.size()), x, 4 * bound);
@@ -224,6 +227,7 @@ void check_experts(Rig& rig, bool quick) {
   if (quick) return;
   for (Type type : {Type::Q1_0, Type::Q2_0, Type::IQ1_S, Type::IQ3_S, Type::Q4_0, Type::Q4_K, Type::IQ4_NL, Type::Q8_0, Type::MXFP4})
     for (int cols : {1, 40}) experts(rig, random, type, 8, 4, cols);
+  experts(rig, random, Type::IQ3_XXS, 8, 4, 8);
   for (Type type : {Type::PQ2_0, Type::IQ3_S}) experts(rig, random, type, 300, 8, 200);  // groups in plenty, experts without a column
 }
 

@@ -310,41 +310,60 @@ void time_steps(Rig& rig) {
   }
 }
 
-// Experts of the issue's table: 256 of 512x2048, top 8.
+// Experts of the issue's table: 256 of 512x2048, top 8.  One token's weights: "warm", the same eight experts again and again, so from the
+// L2 cache as a peer's benchmark has them; "cold", as in a model: more than 200 MB of others between.
 void time_experts(Rig& rig, const TimeOptions& o) {
   Timer timer(rig);
   Random random(7);
   Pool pool(rig, u64(2) << 30);
+  constexpr u64 enough = u64(200) << 20;
+  constexpr int experts = 256, top = 8, choices = experts / top;
   for (Type type : {Type::PQ2_0, Type::Q1_0, Type::Q2_0, Type::IQ1_S, Type::IQ2_XXS, Type::IQ2_XS, Type::IQ3_XXS, Type::IQ3_S, Type::Q2_K,
                     Type::Q3_K, Type::Q4_0, Type::Q4_K, Type::Q8_0})
     for (int cols : {1, 2, 4, 8, 48, 64, 128, 256, 512}) {
       if (!named(o.types, type_name(type)) || !named(o.cols.empty() ? "1,512" : o.cols, std::to_string(cols))) continue;
-      const Weight g = pool.take(type, 512, 2048, true, 256), down = pool.take(type, 2048, 512, false, 256);
-      std::vector<i32> ids(size_t(cols) * 8);
-      for (int c = 0; c < cols; c++)
-        for (int j = 0; j < 8; j++) ids[size_t(c) * 8 + size_t(j)] = (random.below(32) + 32 * j) % 256;
-      Buffer di = rig.up(ids), dw = rig.up(std::vector<f32>(ids.size(), 0.125f)), h = rig.buffer(ids.size() * 512 * 4),
+      std::vector<Weight> glu, down;
+      for (u64 n = 0; n < enough; n += glu.back().bytes * 2) glu.push_back(pool.take(type, 512, 2048, true, experts));
+      for (u64 n = 0; n < enough; n += down.back().bytes) down.push_back(pool.take(type, 2048, 512, false, experts));
+      const int lists = cols == 1 ? choices : 1, entries = cols * top;  // of ids
+      std::vector<i32> ids;
+      for (int l = 0; l < lists; l++)
+        for (int i = 0; i < entries; i++) ids.push_back(choices * (i % top) + (cols == 1 ? l : random.below(choices)));
+      Buffer di = rig.up(ids), dw = rig.up(std::vector<f32>(size_t(entries), 0.125f)), h = rig.buffer(u64(entries) * 512 * 4),
              x = rig.buffer(u64(cols) * 2048 * 4);
-      Input in(rig, 2048, cols, rig.ctx.k->act_layout(type)), mid(rig, 512, cols * 8, rig.ctx.k->act_layout(type));
-      for (int choice : {0, -1}) {
-        if (choice && cols <= 32) continue;
-        wide_choice = choice;
-        auto glu = [&] { rig.ctx.k->moe_glu(rig.ctx, g, g, in.act, di.as<i32>(), 8, Glu::silu, h.as<f32>()); };
-        auto add_down = [&] { rig.ctx.k->moe_down(rig.ctx, down, mid.act, di.as<i32>(), dw.as<f32>(), 8, x.as<f32>()); };
-        auto ten = [&](auto& work) {
-          return timer.median_us([&] {
-            for (int i = 0; i < 10; i++) work();
-          }) / 10;
-        };
-        const f64 glu_us = ten(glu), down_us = ten(add_down);
-        std::vector<Launch> each;
-        rig.ctx.launches = &each;
-        glu();
-        rig.ctx.launches = nullptr;
-        std::printf("{\"bench\":\"experts\",\"type\":\"%s\",\"cols\":%d,\"kernel\":\"%s\",\"glu_us\":%.2f,\"down_us\":%.2f}\n",
-                    type_name(type), cols, each[0].kernel.substr(0, 4) == "gemm" ? "wide" : "matvec", glu_us, down_us);
-      }
-      wide_choice = 0;
+      Input in(rig, 2048, cols, rig.ctx.k->act_layout(type)), mid(rig, 512, entries, rig.ctx.k->act_layout(type));
+      for (int choice : {0, -1})
+        for (bool cold : {false, true}) {
+          if ((choice && cols > 8 && cols <= 32) || (cold && cols > 1)) continue;
+          wide_choice = narrow_choice = choice;
+          auto ids_of = [&](int i) { return di.as<i32>() + (cold ? i % lists * entries : 0); };
+          auto of = [&](const std::vector<Weight>& w, int i) -> const Weight& { return w[cold ? size_t(i / lists) % w.size() : 0]; };
+          auto do_glu = [&](int i) { rig.ctx.k->moe_glu(rig.ctx, of(glu, i), of(glu, i), in.act, ids_of(i), top, Glu::silu, h.as<f32>()); };
+          auto do_down = [&](int i) { rig.ctx.k->moe_down(rig.ctx, of(down, i), mid.act, ids_of(i), dw.as<f32>(), top, x.as<f32>()); };
+          auto each_us = [&](auto& work, const std::vector<Weight>& w) {
+            const int times = cold ? lists * int(w.size()) : 10;
+            return timer.median_us([&] {
+              for (int i = 0; i < times; i++) work(i);
+            }) / times;
+          };
+          const f64 glu_us = each_us(do_glu, glu), down_us = each_us(do_down, down);
+          std::vector<Launch> launches;
+          rig.ctx.launches = &launches;
+          do_glu(0);
+          rig.ctx.launches = nullptr;
+          const bool wide = launches[0].kernel.substr(0, 4) == "gemm";
+          std::printf(
+              "{\"bench\":\"experts\",\"type\":\"%s\",\"cols\":%d,\"kernel\":\"%s\",\"weights\":\"%s\",\"glu_us\":%.2f,\"down_us\":%.2f}\n",
+              type_name(type), cols,
+              choice ? "matvec"
+              : wide ? "wide"
+                     : "entries",
+              cols > 8 ? "all"
+              : cold   ? "cold"
+                       : "warm",
+              glu_us, down_us);
+        }
+      wide_choice = narrow_choice = 0;
       std::fflush(stdout);
     }
 }
