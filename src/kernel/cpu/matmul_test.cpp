@@ -1,6 +1,7 @@
 #include "kernel/cpu/matmul.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <cstring>
@@ -270,6 +271,45 @@ TEST(Matmul, EverySetThatThisMachineHas) {
     }
   }
 #endif
+}
+
+// Weights that stay as they lie in the file: each block is decoded once per tile, also for one column.
+TEST(Matmul, BytesOfAFileAreSpreadAtEveryWidth) {
+#if !defined(FEWBIT_NO_PACKED)
+  for (Type t : weight_types()) {
+    const WeightKernels* k = file_kernels(t);
+    if (act_layout(t) == ActLayout::f32 || packed_kernels(Type::Q8_0) == nullptr) continue;
+    ASSERT_TRUE(k->spread) << type_name(t);
+    EXPECT_EQ(k->first_wide, 1) << type_name(t);
+    EXPECT_TRUE(k->wide[1] || k->wide[2]) << type_name(t);
+    EXPECT_STREQ(k->layout, "file");
+  }
+#endif
+}
+
+// Tiles of fewer rows than 16 read none behind them, and give what whole ones do.
+TEST(Matmul, RaggedTilesOfAFileReadNothingBehindTheirRows) {
+  for (Type t : weight_types()) {
+    const WeightKernels* k = file_kernels(t);
+    if (!k->spread) continue;
+    const i64 n = 2 * std::max(format_info(t).block, 32);
+    for (int rows : {1, 5, 16}) {
+      const Case c(t, n, rows, 3, 9);
+      const u64 bytes = u64(rows) * row_bytes(t, n), page = 4096;
+      u8* memory = static_cast<u8*>(
+          mmap(nullptr, 2 * page + round_up(i64(bytes), 4096), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      ASSERT_NE(static_cast<void*>(memory), MAP_FAILED);
+      u8* end = memory + round_up(i64(bytes), 4096);
+      ASSERT_EQ(0, mprotect(end, page, PROT_NONE));
+      std::memcpy(end - bytes, c.bytes.data(), bytes);
+      std::vector<u8> a(size_t(k->spread_bytes(n)) + 64), b(a.size());
+      auto aligned = [](std::vector<u8>& v) { return reinterpret_cast<u8*>(round_up(i64(reinterpret_cast<uintptr_t>(v.data())), 64)); };
+      k->spread(end - bytes, rows, n, aligned(a));
+      k->spread(c.bytes.data(), rows, n, aligned(b));
+      EXPECT_EQ(0, std::memcmp(aligned(a), aligned(b), size_t(k->spread_bytes(n)))) << type_name(t) << " rows " << rows;
+      munmap(memory, 2 * page + round_up(i64(bytes), 4096));
+    }
+  }
 }
 
 // Packing loses nothing: every row of a packed tensor decodes to the floats of the file, every code and scale included.

@@ -1,5 +1,6 @@
 // Which kernels a weight gets, and putting its bytes where they want them.
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "base/cpu_features.h"
@@ -52,7 +53,9 @@ std::vector<WeightKernels> best_file_kernels() {
 #endif
     const WeightKernels w = set.wide ? set.wide(k.type) : WeightKernels{};
     if (!w.spread) continue;
+    k.name = w.name;
     k.spread = w.spread;
+    k.first_wide = w.first_wide;
     k.spread_bytes = w.spread_bytes;
     k.max_wide = w.max_wide;
     k.wide_spec = w.wide_spec;
@@ -69,10 +72,11 @@ u64 packed_bytes(const HostTensor& t, const WeightKernels& k) {
 
 }  // namespace
 
-const WeightKernels* file_kernels(Type type) {
+static std::span<const WeightKernels> file_list() {
   static const std::vector<WeightKernels> list = best_file_kernels();
-  return find(list, type);
+  return list;
 }
+const WeightKernels* file_kernels(Type type) { return find(file_list(), type); }
 
 const WeightKernels* packed_kernels(Type type) {
   static const Set set = best_set();
@@ -95,11 +99,18 @@ Result<std::string> describe(const HostTensor& t, const PlaceOptions& o) {
 std::vector<const WeightKernels*> all_kernels() {
   std::vector<const WeightKernels*> v;
   auto add = [&](std::span<const WeightKernels> list) {
-    for (const WeightKernels& k : list) v.push_back(&k);
+    for (const WeightKernels& k : list) {
+      const bool known = std::any_of(v.begin(), v.end(), [&](const WeightKernels* o) { return std::string_view(o->name) == k.name; });
+      if (!known) v.push_back(&k);
+    }
   };
   const CpuFeatures& f = cpu_features();
   add(scalar::file_kernels());
-  if (f.avx2) add(avx2::file_kernels());
+  add(file_list());
+  if (f.avx2) {
+    for (const WeightKernels& k : avx2::file_kernels())
+      if (k.float_input) add({&k, 1});  // all others are read as file_list() does
+  }
 #if defined(FEWBIT_NO_PACKED)
 #elif defined(__x86_64__)
   if (f.avx2) add(avx2::packed_kernels());

@@ -22,6 +22,8 @@ static inline __attribute__((always_inline)) void unroll(Fn&& fn) {
 #include "kernel/cpu/r16_codes.inl"
 #include "kernel/cpu/r16_tiles.inl"
 
+#include "kernel/cpu/r16_file.inl"
+
 // ---- the product ---------------------------------------------------------------------------------------------------------------
 
 static constexpr bool few_registers = lanes < 16;
@@ -272,7 +274,8 @@ template <class T>
 static constexpr bool every_width = !(std::is_same_v<T, Q4_1> || std::is_same_v<T, Q5_0> || std::is_same_v<T, Q5_1> ||
                                       std::is_same_v<T, Q5_K> || std::is_same_v<T, IQ4_NL> || std::is_same_v<T, MXFP4>);
 
-// The wide kernels of format T, from the file's rows.
+// The wide kernels of format T, from the file's rows.  The narrowest serve weights that stay as they lie in the file; packed ones are
+// spread for more columns only.
 template <class T>
 static constexpr WeightKernels wide_entry() {
   WeightKernels k{};
@@ -280,20 +283,28 @@ static constexpr WeightKernels wide_entry() {
   k.spread_bytes = spread_bytes<T>;
   k.max_wide = widest;
   k.wide_spec = panel_spec<SpreadOf<T>>(wide_zero<T>);
+  using S = SpreadOf<T>;
   if constexpr (lanes == 16) {
-    k.wide[6] = walk<SpreadOf<T>, 6, 1>;
-    k.wide[8] = walk<SpreadOf<T>, 8, 1>;
-    k.wide[10] = walk<SpreadOf<T>, 10, 1>;
-    k.wide[12] = walk<SpreadOf<T>, 12, 1>;
+    k.wide[1] = walk<S, 1, 1>;
+    k.wide[2] = walk<S, 2, 1>;
+    k.wide[4] = walk<S, 4, 1>;
+    k.wide[6] = walk<S, 6, 1>;
+    k.wide[8] = walk<S, 8, 1>;
+    k.wide[10] = walk<S, 10, 1>;
+    k.wide[12] = walk<S, 12, 1>;
   } else if constexpr (by_two) {
-    k.wide[2] = walk<SpreadOf<T>, 2, 2>;
-    k.wide[3] = walk<SpreadOf<T>, 3, 2>;
+    k.wide[1] = walk<S, 1, 2>;
+    k.wide[2] = walk<S, 2, 2>;
+    k.wide[3] = walk<S, 3, 2>;
   } else {
-    k.wide[4] = walk < SpreadOf<T>, 4, lanes == 4 ? 2 : 1 > ;
+    constexpr int at_once = lanes == 4 ? 2 : 1;
 #if FEWBIT_SET != FEWBIT_NEON_I8MM
-    k.wide[5] = walk < SpreadOf<T>, 5, lanes == 4 ? 2 : 1 > ;
+    k.wide[1] = walk<S, 1, 2>;
+    k.wide[5] = walk<S, 5, at_once>;
 #endif
-    k.wide[6] = walk < SpreadOf<T>, 6, lanes == 4 ? 2 : 1 > ;
+    k.wide[2] = walk<S, 2, 2>;
+    k.wide[4] = walk<S, 4, at_once>;
+    k.wide[6] = walk<S, 6, at_once>;
   }
   return k;
 }
@@ -335,17 +346,21 @@ static constexpr WeightKernels packed_list[] = {FEWBIT_R16_FORMATS(FEWBIT_X)};
 #define FEWBIT_WIDE_FORMATS FEWBIT_WEIGHT_FORMATS
 #endif
 template <class F>
-static constexpr WeightKernels wide_or_none() {
-  if constexpr (HasValue<F>)
+static constexpr WeightKernels wide_or_none(const char* name) {
+  if constexpr (HasValue<F>) {
     return {};
-  else
-    return wide_entry<F>();
+  } else {
+    WeightKernels k = wide_entry<F>();
+    k.name = name;
+    k.first_wide = 1;
+    return k;
+  }
 }
 static constexpr WeightKernels wide_of(Type type) {
   switch (type) {
 #define FEWBIT_X(F, id) \
   case Type::F:         \
-    return wide_or_none<F>();
+    return wide_or_none<F>("gemv." #F "/" FEWBIT_SET_NAME ".file");
     FEWBIT_WIDE_FORMATS(FEWBIT_X)
 #undef FEWBIT_X
     default:

@@ -6,6 +6,7 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of the intrinsics' own undefined vectors (GCC bug 105593)
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
 #define FEWBIT_VEC 512

@@ -12,7 +12,7 @@ namespace fewbit::kernel::cpu {
 #define FEWBIT_X(set)                                                                        \
   namespace set {                                                                            \
   std::span<const WeightKernels> packed_kernels();                                           \
-  WeightKernels wide_kernels(Type type); /* only the members about spreading, from a file */ \
+  WeightKernels wide_kernels(Type type); /* only the name and what is about spreading, from a file */ \
   }
 #if defined(__x86_64__)
 FEWBIT_X(avx2)

@@ -51,6 +51,7 @@ static inline I pick(I mask, I a, I b) { return _mm512_ternarylogic_epi32(mask, 
 FEWBIT_SHIFTS(_mm512_srli_epi32(a, n), _mm512_slli_epi32(a, n))
 static inline I flip(I a, I b) { return _mm512_xor_si512(a, b); }
 static inline I add8(I a, I b) { return _mm512_add_epi8(a, b); }
+static inline I add32(I a, I b) { return _mm512_add_epi32(a, b); }
 static inline I table16(const i8* bytes) { return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes))); }
 // Entry of the low nibble of each byte; the high nibble must not matter where `clean` is false.
 static inline I look_up(I table, I index) { return _mm512_permutexvar_epi8(index, table); }
@@ -117,6 +118,7 @@ static inline I pick(I mask, I a, I b) { return _mm256_or_si256(_mm256_and_si256
 FEWBIT_SHIFTS(_mm256_srli_epi32(a, n), _mm256_slli_epi32(a, n))
 static inline I flip(I a, I b) { return _mm256_xor_si256(a, b); }
 static inline I add8(I a, I b) { return _mm256_add_epi8(a, b); }
+static inline I add32(I a, I b) { return _mm256_add_epi32(a, b); }
 static inline I table16(const i8* bytes) { return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes))); }
 static inline I look_up(I table, I index) { return _mm256_shuffle_epi8(table, index); }
 static constexpr bool look_up_needs_mask = true;
@@ -219,6 +221,7 @@ static inline I pick(I mask, I a, I b) { return vbslq_s32(as_u(mask), a, b); }
 FEWBIT_SHIFTS(as_s(vshrq_n_u32(as_u(a), n)), vshlq_n_s32(a, n))
 static inline I flip(I a, I b) { return veorq_s32(a, b); }
 static inline I add8(I a, I b) { return vreinterpretq_s32_u8(vaddq_u8(vreinterpretq_u8_s32(a), vreinterpretq_u8_s32(b))); }
+static inline I add32(I a, I b) { return vaddq_s32(a, b); }
 static inline I table16(const i8* bytes) { return vreinterpretq_s32_s8(vld1q_s8(bytes)); }
 static inline I look_up(I table, I index) {
   return vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(table), vreinterpretq_u8_s32(index)));

@@ -65,23 +65,28 @@ inline f32 block_d(BytePtr b) {
     return f16_at(b + F::scale_at) * d_factor<F>;
 }
 
-// Factor of the group of F::group inputs.
+// Integer factor of the group of F::group inputs.  Not for NVFP4.
+template <class F>
+inline i32 block_sub_code(BytePtr b, int g) {
+  if constexpr (std::is_same_v<F, Q2_K>)
+    return b[F::scales_at + g] & 15;
+  else if constexpr (std::is_same_v<F, Q4_K> || std::is_same_v<F, Q5_K>)
+    return k4_scale(b + F::scales_at, g);
+  else if constexpr (std::is_same_v<F, Q6_K>)
+    return i8(b[F::scales_at + g]);
+  else if constexpr (std::is_same_v<F, Q3_K> || std::is_same_v<F, IQ4_XS>)
+    return F::scale_code(b, g);
+  else if constexpr (has_scale_code<F>)
+    return 2 * F::scale_code(b, g) + 1;  // IQ1_*, IQ2_*, IQ3_*
+  else
+    return 1;
+}
 template <class F>
 inline f32 block_sub(BytePtr b, int g) {
-  if constexpr (std::is_same_v<F, Q2_K>)
-    return f32(b[F::scales_at + g] & 15);
-  else if constexpr (std::is_same_v<F, Q4_K> || std::is_same_v<F, Q5_K>)
-    return f32(k4_scale(b + F::scales_at, g));
-  else if constexpr (std::is_same_v<F, Q6_K>)
-    return f32(i8(b[F::scales_at + g]));
-  else if constexpr (std::is_same_v<F, Q3_K> || std::is_same_v<F, IQ4_XS>)
-    return f32(F::scale_code(b, g));
-  else if constexpr (std::is_same_v<F, NVFP4>)
+  if constexpr (std::is_same_v<F, NVFP4>)
     return F::scale(b, g);
-  else if constexpr (has_scale_code<F>)
-    return f32(2 * F::scale_code(b, g) + 1);  // IQ1_*, IQ2_*, IQ3_*
   else
-    return 1.0f;
+    return f32(block_sub_code<F>(b, g));
 }
 
 template <class F>
@@ -92,15 +97,15 @@ inline f32 block_dmin(BytePtr b) {
     return 0;
 }
 template <class F>
-inline f32 block_min(BytePtr b, int g) {
+inline i32 block_min_code(BytePtr b, int g) {
   if constexpr (!has_min<F>)
     return 0;
   else if constexpr (std::is_same_v<F, Q4_1> || std::is_same_v<F, Q5_1>)
     return 1;
   else if constexpr (std::is_same_v<F, Q2_K>)
-    return f32(b[F::scales_at + g] >> 4);
+    return b[F::scales_at + g] >> 4;
   else
-    return f32(k4_min(b + F::scales_at, g));
+    return k4_min(b + F::scales_at, g);
 }
 
 // Whether sub and min are the same for both halves of 32 inputs.
@@ -119,7 +124,7 @@ struct IntegerBlock {
     block_levels<F>(b, level);
     for (int g = 0; g < groups; g++) {
       sub[g] = block_sub<F>(b, g);
-      min[g] = block_min<F>(b, g);
+      min[g] = f32(block_min_code<F>(b, g));
     }
   }
   // The weight itself: bit for bit what decode_block gives (tested), because d * sub and its product with a level are exact.
