@@ -316,7 +316,10 @@ static constexpr WeightKernels packed_entry(Type type, std::array<const char*, 2
   k.layout = layout[mixes<T>];
   k.name = name[mixes<T>];
   k.tile_bytes = [](i64 n) { return R16<T>(n).bytes; };
-  k.pack = pack_tile<T, mixes<T>>;
+  if constexpr (packs_planes<T>)
+    k.pack = pack_planes<T>;
+  else
+    k.pack = pack_tile<T, mixes<T>>;
   k.unpack = unpack_row<T, mixes<T>>;
   k.max_narrow = 8;
   k.narrow_spec = panel_spec<Packed<T>>(Packed<T>::zero_point);

@@ -1,5 +1,5 @@
 // Rows of a file -> a spread tile (r16_tiles.inl): what multiplies weights whose bytes stay as they lie in the file, at any width.
-// Every block is decoded once per tile.  Included by r16.inl.
+// Every block is decoded once per tile.  The same codes are what the simplest formats are packed from.  Included by r16.inl.
 
 #include "kernel/cpu/r16_planes.inl"
 
@@ -169,6 +169,50 @@ static void spread_file(const u8* rows, int n_rows, i64 n, u8* to) {
           if constexpr (S::mins && bytes) store_f(floats(s.min_at, k, r), to_f(load_i8(min[g] + r)));
           if constexpr (S::mins && !bytes) store_f(floats(s.min_at, k, r), to_f(FileCodes<T>::template min<g>(Words{block.word, r})));
         });
+      }
+    }
+  }
+}
+
+// ---- packing -------------------------------------------------------------------------------------------------------------------
+
+// Whether a packed byte holds one code of each group of its unit, and the factors are the file's own.
+template <class T>
+static constexpr bool packs_planes = R16Codes<T>::subs == Subs::none&& R16Codes<T>::Map::affine&& R16Codes<T>::Codes::vectors == 8;
+
+// As pack_tile (layout/r16.h), 16 rows at once.
+template <class T>
+static void pack_planes(const u8* rows, int n_rows, i64 n, u8* tile) {
+  using L = R16<T>;
+  constexpr int groups = L::Codes::groups, spans = T::block / L::span;
+  const L l(n);
+  const i64 blocks = n / T::block, row = blocks * T::bytes;
+  for (i64 i = 0; i < blocks; i++) {
+    Block<T> block;
+    take_block<T>(rows, n_rows, row, i, block);
+    alignas(64) u8 codes[T::block * 16];
+    spread_codes<T>(block, codes);
+    for (int g = 0; g < T::block / 32; g++) {
+      const i64 k = i * (T::block / 32) + g;
+      u8* unit = tile + l.codes_at + k / groups * L::unit_bytes;
+      unroll<groups>([&](auto f) __attribute__((always_inline)) {
+        if (k % groups != f) return;
+        for (int at = 0; at < 512; at += 4 * lanes) {
+          I code = load(codes + 512 * g + at);
+          if constexpr (levels_signed(ByteForm<T>::largest)) code = flip(code, all32(0x80808080u));
+          if constexpr (L::Map::step == 2) code = right<1>(code);
+          store(unit + at, f == 0 ? code : either(load(unit + at), left<8 / groups * f>(code)));
+        }
+      });
+    }
+    for (int r = 0; r < n_rows; r++) {
+      for (int s = 0; s < spans; s++) {
+        u8* d = tile + l.d_at + ((i * spans + s) * 16 + r) * 2;
+        if constexpr (std::is_same_v<T, I2_S>)
+          store_le(d, u16(0x3c00));
+        else
+          store_le(d, u16(u16_at(block.row[r] + T::scale_at)));
+        if constexpr (L::mins) store_le(tile + l.dmin_at + ((i * spans + s) * 16 + r) * 2, u16(u16_at(block.row[r] + T::min_at)));
       }
     }
   }
