@@ -12,14 +12,20 @@ f64 median(std::vector<f64> v) {
   return v.size() % 2 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
 }
 
-// Median of the rounds' ratios; the interval is the middle 95 % of medians of rounds drawn with replacement.
+// Median of the rounds' ratios; the interval is the middle 95 % of medians of rounds drawn with replacement, some neighbours at a time:
+// what disturbs a machine lasts for more than a round, and rounds drawn one by one would call that evidence.
 Ratio ratio_of(const std::vector<f64>& ratios, u64 seed) {
   Ratio r;
   r.median = median(ratios);
   std::mt19937_64 rng(seed);
-  std::vector<f64> medians, draw(ratios.size());
+  const size_t n = ratios.size(), run = std::clamp<size_t>(n / 12, 1, 8);
+  std::vector<f64> medians, draw(n);
   for (int i = 0; i < 2000; i++) {
-    for (f64& d : draw) d = ratios[size_t(rng() % ratios.size())];
+    size_t from = 0;
+    for (size_t j = 0; j < n; j++) {
+      from = j % run == 0 ? size_t(rng() % n) : (from + 1) % n;
+      draw[j] = ratios[from];
+    }
     medians.push_back(median(draw));
   }
   std::sort(medians.begin(), medians.end());
@@ -44,10 +50,10 @@ AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed, f64 floor) {
   result.control = ratio_of(aa, seed + 1);
   result.seconds_a = median(a);
   result.seconds_b = median(b);
-  // The control shows what this machine calls different when nothing is: a difference must lie outside its interval too.
-  const f64 floor_low = std::min(1.0 - floor, result.control.low), floor_high = std::max(1.0 + floor, result.control.high);
-  if (result.ratio.low > floor_high) result.verdict = AbResult::a_faster;
-  if (result.ratio.high < floor_low) result.verdict = AbResult::b_faster;
+  // The control shows what this machine calls different when nothing is, in whichever direction.
+  const f64 spread = std::max({floor, result.control.high - 1, 1 - result.control.low});
+  if (result.ratio.low > 1 + spread) result.verdict = AbResult::a_faster;
+  if (result.ratio.high < 1 - spread) result.verdict = AbResult::b_faster;
   return result;
 }
 

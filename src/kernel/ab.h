@@ -16,9 +16,9 @@ class Contestant {
   virtual ~Contestant() = default;
   // Does the operation `times` times; the seconds that took.
   virtual f64 run(int times) = 0;
-  // The bits of the last result, to compare.
+  // The bits of its result, to compare.
   virtual std::vector<u32> bits() = 0;
-  virtual bool lost() const { return false; }  // another build's process has ended; times and bits mean nothing then
+  virtual bool lost() const { return false; }  // another build's process answers no more; times and bits mean nothing then
   virtual u64 bytes() const { return 0; }      // of weights that one run reads
   virtual f64 products() const { return 0; }   // multiply-adds of one run
 };
@@ -42,7 +42,8 @@ struct AbResult {
   std::string text() const;
 };
 
-// The statistics alone: one entry per round, each the time of two runs of A, of B, and of the control's two sides.
+// The statistics alone: one entry per round, each the time of two runs of A, of B, and of the control's two sides.  A verdict needs an
+// interval that lies further from 1 than the control's does on either side: what A against itself shows, B may show by chance.
 struct Round {
   f64 a = 0, b = 0, control_a = 0, control_b = 0;
 };

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <random>
+
+#include "base/clock.h"
 
 namespace fewbit::kernel {
 namespace {
@@ -59,6 +62,32 @@ TEST(Ab, ARatioBelowTheFloorIsNoDifference) {
   EXPECT_EQ(judge_rounds(rounds, 1, 0.005).verdict, AbResult::a_faster);
 }
 
+// A control off to one side says as much about the other: A against itself was called 3 % faster, so 2 % slower is nothing.
+TEST(Ab, TheControlCountsInBothDirections) {
+  std::vector<Round> rounds;
+  for (int i = 0; i < 31; i++) rounds.push_back({1, 1.02 + 0.0001 * (i % 3), 1, 0.97 + 0.0001 * (i % 3)});
+  EXPECT_EQ(judge_rounds(rounds, 1).verdict, AbResult::no_difference);
+  for (Round& r : rounds) r.control_b = 0.99;
+  EXPECT_EQ(judge_rounds(rounds, 1).verdict, AbResult::a_faster);
+}
+
+// Disturbances that last for some rounds are few, however many rounds they fill, and may miss the control.
+TEST(Ab, DisturbancesOfSomeRoundsAreNoDifference) {
+  int verdicts = 0;
+  for (u64 seed = 0; seed < 40; seed++) {
+    std::mt19937_64 rng(seed);
+    std::normal_distribution<f64> noise(0, 0.01);
+    std::vector<Round> rounds;
+    f64 b = 0;
+    for (int i = 0; i < 101; i++) {
+      if (i % 8 == 0) b = noise(rng);
+      rounds.push_back({1, 1 + b + 0.1 * noise(rng), 1, 1 + 0.1 * noise(rng)});
+    }
+    verdicts += judge_rounds(rounds, seed).verdict != AbResult::no_difference;
+  }
+  EXPECT_LE(verdicts, 8);  // rounds drawn one by one: 17
+}
+
 TEST(Ab, ARatioInsideTheControlsIntervalIsNoDifference) {
   std::vector<Round> rounds;
   for (int i = 0; i < 31; i++) {
@@ -110,6 +139,47 @@ TEST(Ab, KernelsOfThisMachineGiveTheSameBitsAndAPlantedLossIsFound) {
     found = compare(*a, *b, o).verdict == AbResult::a_faster;
   }
   EXPECT_TRUE(found);
+}
+
+u64 resident_pages() {
+  std::ifstream in("/proc/self/statm");
+  u64 all = 0, resident = 0;
+  in >> all >> resident;
+  return resident;
+}
+
+// Cold contestants with the same bytes share them, and a matrix of a few hundred bytes has its hundred thousand copies soon.
+TEST(Ab, ContestantsOfOneLayoutShareTheirWeights) {
+  auto device = std::move(open_device("cpu", {.threads = 1}).value());
+  AbShape shape;
+  shape.rows = 16;
+  shape.n = 128;
+  const std::vector<std::string> names = kernel_names(shape.type);
+  const f64 start = now_s();
+  const u64 before = resident_pages();
+  auto a = std::move(cpu_contestant(*device, names.front(), shape).value());
+  const u64 one = resident_pages() - before;
+  auto b = std::move(cpu_contestant(*device, names.front(), shape).value());
+  EXPECT_LT(resident_pages() - before, one + one / 10 + 100);
+  EXPECT_LT(now_s() - start, 10);
+  a->run(3);
+  b->run(3);
+  EXPECT_EQ(a->bits(), b->bits());
+  if (names.front() != names.back()) {  // another layout: bytes of its own
+    auto c = std::move(cpu_contestant(*device, names.back(), shape).value());
+    EXPECT_EQ(a->bits(), c->bits());
+  }
+}
+
+TEST(Ab, MoreThanTheMemoryIsSaidWithItsNumbers) {
+  auto device = std::move(open_device("cpu", {.threads = 1}).value());
+  AbShape shape;
+  shape.rows = shape.n = i64(1) << 24;
+  const auto r = cpu_contestant(*device, "scalar", shape);
+  ASSERT_FALSE(r.ok());
+  EXPECT_EQ(r.error().code, Code::out_of_memory);
+  EXPECT_NE(r.error().what.find("PQ2_0 16777216x16777216"), std::string::npos) << r.error().what;
+  EXPECT_NE(r.error().what.find(" MiB are free"), std::string::npos) << r.error().what;
 }
 
 }  // namespace
