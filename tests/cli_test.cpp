@@ -55,6 +55,10 @@ TEST(Cli, BadValuesNameTheOptionAsTypedAndTheRange) {
       {"ceiling --seconds nan", "--seconds", "0.1 to 60"},
       {"ab --plant nan x y", "--plant", "finite"},
       {"ab --seconds inf x y", "--seconds", ""},
+      {"ab --limit nan x y", "--limit: 'nan'", "0.1 to 86400"},
+      {"ab --plant 0.1 --op moe_glu x y", "--plant", "matmul"},
+      {"ab --type IQ2_XS --shape 16x128 x y", "--shape: 128 inputs", "256 (IQ2_XS)"},
+      {"verify --quick --list", "--quick", "--list"},
       {"ab --type PQ2_0 scalar /nonexistent/fewbit", "'/nonexistent/fewbit'", "program"},
       {"verify --op nonsense", "--op: 'nonsense'", "matmul"},
       {"run -p x --seed 99999999999999999999", "--seed: '99999999999999999999'", "9223372036854775807"},
@@ -225,6 +229,29 @@ TEST(Cli, AbSaysWhichBuildEnded) {
   EXPECT_EQ(r.code, 1) << r.err;
   EXPECT_EQ(lines(r.err), 1) << r.err;
   EXPECT_NE(r.err.find(dies + " ended in the middle"), std::string::npos) << r.err;
+}
+
+// Builds that stay silent, from the start or in the middle.
+TEST(Cli, AbGivesUpOnASilentBuild) {
+  Folder dir;
+  const std::string silent = dir.file("silent");
+  for (const auto& [script, question] : {std::pair("", "hello"), std::pair("read l; echo ready 64\nread l; echo 0.01\n", "bits")}) {
+    std::ofstream(silent) << "#!/bin/sh\n" << script << "exec sleep 30\n";
+    fs::permissions(silent, fs::perms::owner_all);
+    const auto start = std::chrono::steady_clock::now();
+    const Outcome r = call("ab --warm --type PQ2_0 --shape 64x256 --pairs 50 --limit 0.5 scalar " + silent);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+    EXPECT_EQ(r.code, 1) << r.err;
+    EXPECT_EQ(lines(r.err), 1) << r.err;
+    EXPECT_NE(r.err.find(silent + " did not answer '" + question + "' within 0.5 s"), std::string::npos) << r.err;
+  }
+}
+
+TEST(Cli, AShapeBeyondTheMemoryIsNamedWithItsNumbers) {
+  const Outcome r = call("ab --type PQ2_0 --shape 16777216x16777216 scalar scalar");
+  EXPECT_EQ(r.code, 1) << r.err;
+  EXPECT_EQ(lines(r.err), 1) << r.err;
+  for (const char* part : {"16777216x16777216", "PQ2_0", "MiB are free"}) EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
 }
 
 TEST(Cli, ACapThatIsNoInstructionSetIsRefused) {

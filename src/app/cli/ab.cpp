@@ -4,18 +4,24 @@
 // operation reads, "run N" with the seconds that N operations took, "bits" with the bits of the last result.
 #include "kernel/ab.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <sstream>
+#include <thread>
 
 #include "app/cli/common.h"
 #include "app/cli/values.h"
+#include "base/clock.h"
 #include "base/cpu_features.h"
 
 namespace fewbit::cli {
@@ -25,24 +31,23 @@ struct AbCommand {
   std::string ops = "matmul", types = "PQ2_0", dims = "2048x2048", cols = "1", experts = "0", tiles = "0", a, b, output = "md",
               device = "cpu";
   int threads = 0;
-  f64 planted = 0;
+  f64 planted = 0, limit = 60;
   bool warm = false, cold = false, worker = false, list = false;
 };
 
 namespace {
 
-// Another build in a process of its own.
+// Another build in a process of its own.  It must answer each request within `limit` seconds.
 class Build : public kernel::Contestant {
  public:
-  static Result<std::unique_ptr<kernel::Contestant>> start(const std::string& path, const std::vector<std::string>& args) {
+  static Result<std::unique_ptr<kernel::Contestant>> start(const std::string& path, const std::vector<std::string>& args, f64 limit) {
     int to[2], from[2];
-    if (pipe(to) != 0 || pipe(from) != 0) return Error{Code::io, "ab: cannot make a pipe"};
-    auto b = std::unique_ptr<Build>(new Build);
+    if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) return Error{Code::io, "ab: cannot make a pipe"};
+    auto b = std::unique_ptr<Build>(new Build(path, limit));
     b->pid_ = fork();
     if (b->pid_ == 0) {
       dup2(to[0], 0);
       dup2(from[1], 1);
-      for (int fd : {to[0], to[1], from[0], from[1]}) close(fd);
       std::vector<char*> argv{const_cast<char*>(path.c_str())};
       for (const std::string& s : args) argv.push_back(const_cast<char*>(s.c_str()));
       argv.push_back(nullptr);
@@ -51,19 +56,26 @@ class Build : public kernel::Contestant {
     }
     close(to[0]);
     close(from[1]);
-    b->in_ = fdopen(to[1], "w");
-    b->out_ = fdopen(from[0], "r");
+    b->in_ = to[1];
+    b->out_ = from[0];
     std::string ready;
     if (!b->ask("hello", ready) || ready.rfind("ready", 0) != 0) {
+      if (b->silent_) return Error{Code::io, b->trouble()};
       return Error{Code::unsupported, fmt::format("{}: does not answer as a build of fewbit with `ab --worker` and this kernel", path)};
     }
     b->bytes_ = std::strtoull(ready.c_str() + 5, nullptr, 10);
     return std::unique_ptr<kernel::Contestant>(std::move(b));
   }
   ~Build() override {
-    if (in_) std::fclose(in_);
-    if (out_) std::fclose(out_);
-    if (pid_ > 0) waitpid(pid_, nullptr, 0);
+    if (in_ >= 0) close(in_);
+    if (out_ >= 0) close(out_);
+    if (pid_ <= 0) return;
+    for (int i = 0; i < 100 && !silent_; i++) {  // it ends when nobody asks any more
+      if (waitpid(pid_, nullptr, WNOHANG) != 0) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
   }
   f64 run(int times) override {
     std::string s;
@@ -78,32 +90,57 @@ class Build : public kernel::Contestant {
     for (std::string w; in >> w;) v.push_back(u32(std::strtoul(w.c_str(), nullptr, 16)));
     return v;
   }
-  bool lost() const override { return lost_; }
+  bool lost() const override { return !asked_.empty(); }
   u64 bytes() const override { return bytes_; }
+  // Why it is lost.
+  std::string trouble() const {
+    if (silent_) return fmt::format("ab: {} did not answer '{}' within {:g} s (--limit)", path_, asked_, limit_);
+    return fmt::format("ab: {} ended in the middle of the comparison", path_);
+  }
 
  private:
-  // False, and lost from then on, when the process does not answer any more.
+  Build(std::string path, f64 limit) : path_(std::move(path)), limit_(limit) {}
+  // False, and lost from then on, when the process has ended or stays silent.
   bool ask(const std::string& question, std::string& answer) {
     answer.clear();
-    if (lost_) return false;
+    if (lost()) return false;
     auto* before = std::signal(SIGPIPE, SIG_IGN);  // the process may have ended
-    std::fprintf(in_, "%s\n", question.c_str());
-    const bool sent = std::fflush(in_) == 0;
+    const std::string line = question + "\n";
+    const bool sent = write(in_, line.data(), line.size()) == ssize_t(line.size());
     std::signal(SIGPIPE, before);
-    if (sent) {
-      for (int c; (c = std::fgetc(out_)) != EOF;) {
-        if (c == '\n') return true;
-        answer += char(c);
-      }
-    }
-    lost_ = true;
+    if (sent && receive(answer)) return true;
+    asked_ = question;
     answer.clear();
     return false;
   }
-  bool lost_ = false;
+  bool receive(std::string& answer) {
+    const f64 end = now_s() + limit_;
+    for (;;) {
+      if (const size_t line = rest_.find('\n'); line != std::string::npos) {
+        answer = rest_.substr(0, line);
+        rest_.erase(0, line + 1);
+        return true;
+      }
+      const f64 left = end - now_s();
+      pollfd p{out_, POLLIN, 0};
+      const int got = left <= 0 ? 0 : poll(&p, 1, int(std::min(left, 1e5) * 1e3) + 1);
+      if (got < 0 && errno == EINTR && !Cancel::flag()) continue;
+      if (got <= 0) {
+        silent_ = got == 0;
+        return false;
+      }
+      char piece[1 << 16];
+      const ssize_t n = read(out_, piece, sizeof piece);
+      if (n <= 0) return false;
+      rest_.append(piece, size_t(n));
+    }
+  }
+  std::string path_, asked_, rest_;  // asked_: what was not answered; rest_: read, but not yet a line
+  f64 limit_;
+  bool silent_ = false;
   pid_t pid_ = -1;
   u64 bytes_ = 0;
-  std::FILE *in_ = nullptr, *out_ = nullptr;
+  int in_ = -1, out_ = -1;
 };
 
 Status serve(kernel::Contestant& c) {
@@ -140,7 +177,8 @@ Result<std::unique_ptr<kernel::Contestant>> contestant(const AbCommand& o, Devic
       std::filesystem::absolute(name).string(),
       {"ab", "--worker", "--op", shape.op, "--type", type_name(shape.type), "--shape", fmt::format("{}x{}", shape.rows, shape.n), "--cols",
        std::to_string(shape.cols), "--experts", std::to_string(shape.experts), "--tile", std::to_string(shape.panel), "-t",
-       std::to_string(gpu ? 1 : device.pool()->size()), "--device", o.device, o.warm ? "--warm" : "--cold"});
+       std::to_string(gpu ? 1 : device.pool()->size()), "--device", o.device, o.warm ? "--warm" : "--cold"},
+      o.limit);
 }
 
 }  // namespace
@@ -166,7 +204,7 @@ static std::vector<kernel::AbShape> shapes_of(const AbCommand& o) {
             s.panel = int(tile);
             s.cols = int(cols);
             if (s.n % format_info(s.type).block != 0)
-              usage(fmt::format("--shape: {} inputs are not whole blocks of {}", s.n, format_info(s.type).block));
+              usage(fmt::format("--shape: {} inputs are not whole blocks of {} ({})", s.n, format_info(s.type).block, type_name(s.type)));
             shapes.push_back(s);
           }
         }
@@ -203,11 +241,14 @@ static Status ab_command(AbCommand& o) {
   if (o.worker) return work(*device, shapes[0]);
   if (o.list || o.a.empty() || o.b.empty()) {
     const std::vector<std::string> names = gpu ? kernel::cuda::kernel_names(*device, shapes[0].type) : kernel::kernel_names(shapes[0].type);
+    if (names.empty()) return Error{Code::not_found, fmt::format("ab: no kernel for {} on {}", type_name(shapes[0].type), device->id())};
     for (const std::string& n : names) fmt::print("{}\n", n);
     if (!o.list) usage("ab: two kernels A and B (listed above for this type), or two builds by path, are required");
     return {};
   }
   for (const std::string& name : {o.a, o.b}) check_path(name);
+  if (o.planted > 0 && !gpu && o.ops != "matmul") usage(fmt::format("--plant: on a CPU work is planted in matmul alone, not in {}", o.ops));
+  if (o.planted > 0 && is_build(o.b)) usage("--plant: B is another build, where nothing can be planted");
   Json rows = Json::array();
   auto head = [&, printed = false]() mutable {  // before the first row: errors stand alone
     if (o.output != "md" || printed) return;
@@ -222,8 +263,8 @@ static Status ab_command(AbCommand& o) {
     shape.planted = o.planted;
     FEWBIT_TRY(auto b, contestant(o, *device, shape, o.b));
     const kernel::AbResult r = kernel::compare(*a, *b, o.options);
-    for (const auto& [c, name] : {std::pair(a.get(), &o.a), std::pair(b.get(), &o.b)}) {
-      if (c->lost()) return Error{Code::io, fmt::format("ab: {} ended in the middle of the comparison", *name)};
+    for (const kernel::Contestant* c : {a.get(), b.get()}) {
+      if (c->lost()) return Error{Code::io, static_cast<const Build*>(c)->trouble()};  // nothing else can be lost
     }
     head();
     static constexpr const char* verdicts[] = {"no difference", "A is faster", "B is faster"};
@@ -280,6 +321,7 @@ void add_ab(CLI::App& app, Run& run) {
   app.add_option("--pairs", o->options.pairs, "rounds of A B B A")->check(whole(3, 10000));
   app.add_option("--seconds", o->options.seconds, "at least this much per timing")->check(CLI::Range(1e-5, 10.0));
   app.add_option("--plant", o->planted, "do this share of B's work twice, to see it found")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--limit", o->limit, "seconds that another build may take to answer")->check(real(0.1, 86400.0));
   app.add_option("-t,--threads", o->threads, "threads");
   app.add_option("--device", o->device, "cpu or cuda");
   auto* warm = app.add_flag("--warm", o->warm, "weights stay in the cache");

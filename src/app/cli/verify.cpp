@@ -97,16 +97,17 @@ static Status verify_command(VerifyCommand& o) {
 
 void add_verify(CLI::App& app, Run& run) {
   auto o = std::make_shared<VerifyCommand>();
-  app.add_option("--op", o->options.op, "only this operation");
-  app.add_option("--type", o->type, "only this format");
-  app.add_option("-k", o->pattern, "only kernels whose name matches this regular expression");
+  auto* op = app.add_option("--op", o->options.op, "only this operation");
+  auto* type = app.add_option("--type", o->type, "only this format");
+  auto* pattern = app.add_option("-k", o->pattern, "only kernels whose name matches this regular expression");
   app.add_option("--device", o->device, "auto, cpu, cuda, cuda:N");
   app.add_option("-t,--threads", o->threads, "threads");
   app.add_flag("--exact", o->exact, "the table of the exact path");
-  app.add_flag("--list", o->options.list, "list the rows without running them");
-  app.add_flag("--mutate", o->options.mutate, "put a fault into every row; success only if each is caught");
+  auto* list = app.add_flag("--list", o->options.list, "list the rows without running them");
+  auto* mutate = app.add_flag("--mutate", o->options.mutate, "put a fault into every row; success only if each is caught");
   app.add_option("--every", o->options.every, "only each N-th case")->check(whole(1, 1 << 20));
-  app.add_flag("--quick", o->quick, "only the self-test that runs before a table's first use, and the time it takes");
+  auto* quick = app.add_flag("--quick", o->quick, "only the self-test that runs before a table's first use, and the time it takes");
+  for (auto* other : {op, type, pattern, list, mutate}) quick->excludes(other);
   app.add_flag("--all", o->all, "md: print the rows that are OK too");
   app.add_option("-o,--output", o->output, "md, json or csv")->check(CLI::IsMember({"md", "json", "csv"}));
   run = [o]() { return verify_command(*o); };
