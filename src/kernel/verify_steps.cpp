@@ -335,7 +335,7 @@ void step_cases(const CaseRequest& q, std::vector<Case>& cases) {
   if (q.quick) {
     add(norm_case(name, 100, 2, true));
     add(act_mul_case(name, 50, Glu::silu));
-    add(attention_case(name, {4, 2, 32, 32, true, false, true, Type::F16, Type::F16}));
+    add(attention_case(name, {2, 1, 32, 32, true, false, true, Type::F16, Type::F16}));
     add(delta_case(name, 1, 2, 16, true));
     add(route_case(name, 8, 2, 2, 0));
     add(argmax_case(name, 100, 2));

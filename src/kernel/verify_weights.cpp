@@ -1,4 +1,7 @@
 // Products with weights: every type, shapes that leave ragged ends everywhere, every width.
+#include <memory>
+#include <optional>
+
 #include "kernel/layout/random_blocks.h"
 #include "kernel/verify_cases.h"
 
@@ -156,12 +159,24 @@ Case matmul_case(const CaseRequest& request, Type type, const Shape& s) {
   const ActLayout layout = request.table->act_layout(type);
   auto make = [type, s] { return Tensor(type, s.n, s.rows, 1, u64(s.n * 131 + s.rows), s.extreme); };
   if (!s.extreme && !request.quick) c.faults = faults_of(type, make());
+  // At start-up both sides share what one of them made; `verify` has too many cases to keep their tensors.
+  struct Made {
+    Tensor t;
+    std::vector<f32> x, before, bias;
+  };
+  auto kept = request.quick ? std::make_shared<std::optional<Made>>() : nullptr;
   c.run = [=](Side& side, Fault fault) {
     CaseResult r;
-    const Tensor t = make();
+    std::optional<Made> own;
+    std::optional<Made>& made = kept ? *kept : own;
+    if (!made) {
+      made.emplace(Made{make(), inputs(s.n, s.cols, 17), inputs(s.add ? s.rows : 0, s.cols, 23), inputs(s.scaled ? s.rows : 0, 1, 5)});
+    }
+    const Tensor& t = made->t;
+    const std::vector<f32>& bias = made->bias;
     std::vector<u8> copy;
     HostTensor h = spoiled(fault, t, copy);
-    const std::vector<f32> scale = {0.7f}, bias = inputs(s.rows, 1, 5);
+    const std::vector<f32> scale = {0.7f};
     if (s.scaled) h.scale = scale.data(), h.bias = bias.data();
     auto w = side.place({&h, 1}, GroupUse::separate);
     if (!w.ok()) return r.missing = w.error().what, r;
@@ -169,19 +184,17 @@ Case matmul_case(const CaseRequest& request, Type type, const Shape& s) {
     if (weight.scale == scale.data()) weight.scale = side.upload(scale);  // tables of a device bring them up themselves
     if (weight.bias == bias.data()) weight.bias = side.upload(bias);
     r.kernel = weight.kernel;
-    std::vector<f32> x = inputs(s.n, s.cols, 17);
-    const std::vector<f32> truth = x;
+    std::vector<f32> x = made->x;
     spoil_inputs(fault, x, s.n, s.cols);
     const Act a = side.act_of(layout, x, int(s.n), s.cols);
-    const std::vector<f32> before = inputs(s.rows, s.cols, 23);
-    const Output y = side.output(u64(s.rows * s.cols) * 4, s.add ? before.data() : nullptr);
+    const Output y = side.output(u64(s.rows * s.cols) * 4, s.add ? made->before.data() : nullptr);
     side.scratch(s.cols, int(s.n));
     if (fault == Fault::skipped_row) weight.rows--;
     const Kernels::Product p{&weight, &a, y.as<f32>(), s.rows, s.add};
     if (weight.rows > 0) side.k.matmul(side.ctx, {&p, 1});
     side.synchronize();
     r.guards = side.read(y, r.out);
-    if (fault == Fault::dropped_correction) drop_correction(t, layout, truth, s.cols, side.k, r.out);
+    if (fault == Fault::dropped_correction) drop_correction(t, layout, made->x, s.cols, side.k, r.out);
     return r;
   };
   return c;

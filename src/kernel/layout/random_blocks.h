@@ -1,6 +1,8 @@
 // Blocks of random bits with sane scales, for tests, verify, ab and the start-up check.  Uniform bits matter: real weights make look-ups
 // and branches diverge, patterned ones hide it.
 #pragma once
+#include <algorithm>
+#include <cstring>
 #include <random>
 
 #include "base/bits.h"
@@ -13,9 +15,10 @@ namespace fewbit::kernel::cpu {
 
 struct RandomBlocks {
   std::mt19937_64 rng;
+  std::normal_distribution<f32> normals;  // one for all calls: it makes numbers in pairs
   explicit RandomBlocks(u64 seed) : rng(seed) {}
   f32 uniform(f32 lo, f32 hi) { return lo + (hi - lo) * f32(rng() >> 40) * 0x1p-24f; }
-  f32 normal() { return std::normal_distribution<f32>()(rng); }
+  f32 normal() { return normals(rng); }
 
   // bytes: whole blocks of F.  Scales are about 1 / (largest level), some negative, one in 64 zero.
   template <class F>
@@ -29,7 +32,10 @@ struct RandomBlocks {
           store_le(bytes + i, std::is_same_v<F, BF16> ? f32_to_bf16(v) : f32_to_half(v));
       }
     } else {
-      for (u64 i = 0; i < n_bytes; i++) bytes[i] = u8(rng() >> 56);
+      for (u64 i = 0; i < n_bytes; i += 8) {
+        const u64 eight = rng();
+        std::memcpy(bytes + i, &eight, size_t(std::min<u64>(8, n_bytes - i)));
+      }
       for (u64 i = 0; i + F::bytes <= n_bytes; i += F::bytes) scales<F>(bytes + i);
     }
   }
