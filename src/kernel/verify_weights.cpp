@@ -249,10 +249,10 @@ Case moe_case(const CaseRequest& request, Type type, const Shape& s, int k, bool
   c.columns = s.cols;
   const ActLayout layout = request.table->act_layout(type);
   c.faults = {Fault::wrong_sign, Fault::stale_column, Fault::skipped_tail};
-  keep_possible(c.faults, Tensor(type, s.n, s.rows, experts, 6, false));
+  keep_possible(c.faults, Tensor(type, s.n, s.rows, experts, 16, false));
   c.run = [=](Side& side, Fault fault) {
     CaseResult r;
-    const Tensor a(type, s.n, s.rows, experts, 6, false), b(type, s.n, s.rows, experts, 7, false);
+    const Tensor a(type, s.n, s.rows, experts, 16, false), b(type, s.n, s.rows, experts, 17, false);
     std::vector<u8> copy;
     HostTensor h[2] = {spoiled(fault, a, copy), b.host()};
     const std::vector<f32> scale = {0.5f, 1.5f, -1.0f, 2.0f, 0.25f};

@@ -9,9 +9,9 @@
 
 namespace fewbit::kernel::cpu {
 
-#define FEWBIT_X(set)                                                                        \
-  namespace set {                                                                            \
-  std::span<const WeightKernels> packed_kernels();                                           \
+#define FEWBIT_X(set)                                                                                 \
+  namespace set {                                                                                     \
+  std::span<const WeightKernels> packed_kernels();                                                    \
   WeightKernels wide_kernels(Type type); /* only the name and what is about spreading, from a file */ \
   }
 #if defined(__x86_64__)
