@@ -60,6 +60,7 @@ VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& o
   weight_cases(request, cases);
   step_cases(request, cases);
   Sides sides(device, table);
+  sides.tested.placing.repack = options.repack;
   VerifyReport report;
   std::map<Fault, VerifyCount> by_fault;
   VerifyCount total;

@@ -26,6 +26,7 @@ struct VerifyOptions {
   std::function<bool(std::string_view)> kernel;  // only kernels with such a name, if set
   bool mutate = false;                           // every row becomes one fault; ok = it was caught
   bool list = false;                             // rows without running them
+  bool repack = true;                            // as PlaceOptions::repack: false = the kernels of the file's own layout
   int every = 1;                                 // only each n-th case (tests)
 };
 

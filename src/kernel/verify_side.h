@@ -33,6 +33,7 @@ class Side {
   }
   const Kernels& k;
   Ctx ctx;
+  PlaceOptions placing;
 
   // Everything that was allocated for a case is given back.
   void reset() {
@@ -103,7 +104,7 @@ class Side {
   }
   Result<std::vector<Weight>> place(std::span<const HostTensor> t, GroupUse use) {
     owned_.clear();
-    return k.place(ctx, t, use, {}, owned_);
+    return k.place(ctx, t, use, placing, owned_);
   }
   void synchronize() { device_.synchronize(); }
 

@@ -28,6 +28,22 @@ TEST(Verify, EveryCaseOfBothPaths) {
   }
 }
 
+// Weights that stay as they lie in the file have kernels of their own.
+TEST(Verify, EveryCaseOfTheFilesOwnLayout) {
+  OnCpu cpu;
+  VerifyOptions options;
+  options.repack = false;
+  int products = 0;
+  const VerifyReport report = verify(*cpu.device, cpu.table(Path::fast), options, [&](const VerifyRow& r) {
+    EXPECT_EQ(r.verdict, Verdict::ok) << text(r) << " nmse " << r.nmse << " max " << r.max_error;
+    if (r.op != "matmul") return;
+    products++;
+    EXPECT_TRUE(r.kernel.ends_with(".file")) << text(r);
+  });
+  EXPECT_GT(products, 500);
+  EXPECT_EQ(report.counts[0].fail, 0);
+}
+
 TEST(Verify, NoticesEveryFault) {
   OnCpu cpu;
   VerifyOptions options;

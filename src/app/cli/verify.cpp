@@ -15,7 +15,7 @@ struct VerifyCommand {
   kernel::VerifyOptions options;
   std::string device = "auto", type, pattern, output = "md";
   int threads = 0;
-  bool exact = false, all = false, quick = false;
+  bool exact = false, all = false, quick = false, no_repack = false;
 };
 
 static const char* status(kernel::Verdict v) {
@@ -62,6 +62,7 @@ static Status verify_command(VerifyCommand& o) {
     fmt::print(
         "| status | op | type | shape | columns | kernel | nmse | max error | |\n| --- | --- | --- | --- | ---: | --- | ---: | ---: | --- "
         "|\n");
+  o.options.repack = !o.no_repack;
   const kernel::VerifyReport report = kernel::verify(*device, *table, o.options, [&](const kernel::VerifyRow& r) {
     if (o.output == "csv") {
       fmt::print("{},{},{},{},{},{},{:.3e},{:.3e},{}\n", r.op, r.type, r.shape, r.columns, r.kernel, status(r.verdict), r.nmse, r.max_error,
@@ -105,9 +106,10 @@ void add_verify(CLI::App& app, Run& run) {
   app.add_flag("--exact", o->exact, "the table of the exact path");
   auto* list = app.add_flag("--list", o->options.list, "list the rows without running them");
   auto* mutate = app.add_flag("--mutate", o->options.mutate, "put a fault into every row; success only if each is caught");
+  auto* no_repack = app.add_flag("--no-repack", o->no_repack, "the kernels for the file's own layout");
   app.add_option("--every", o->options.every, "only each N-th case")->check(whole(1, 1 << 20));
   auto* quick = app.add_flag("--quick", o->quick, "only the self-test that runs before a table's first use, and the time it takes");
-  for (auto* other : {op, type, pattern, list, mutate}) quick->excludes(other);
+  for (auto* other : {op, type, pattern, list, mutate, no_repack}) quick->excludes(other);
   app.add_flag("--all", o->all, "md: print the rows that are OK too");
   app.add_option("-o,--output", o->output, "md, json or csv")->check(CLI::IsMember({"md", "json", "csv"}));
   run = [o]() { return verify_command(*o); };
