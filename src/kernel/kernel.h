@@ -22,11 +22,12 @@ enum class Path { exact, fast };
 
 // What an input of a multiply becomes.  The quantiser and the kernels of one table agree on how the bytes lie; nobody else looks.
 enum class ActLayout : u8 {
-  f32,     // plain floats
-  q8_32,   // per 32: d = max|x| / 127, q = round half away (x / d), sum of q
-  q8_128,  // the same with d = s 2^e: per 128 the least e, per 32 the least s in 1..16, such that no |q| exceeds 127 and sums stay exact
-  q8_256,  // for weights in blocks of 256, whose integers are larger: so is e, as sums of 128 have to stay exact (cuda/act_layout.h)
-  token8,  // BitNet's own: one scale per column (models.md 11.3)
+  f32,        // plain floats
+  q8_32,      // per 32: d = max|x| / 127, q = round half away (x / d), sum of q
+  q8_128,     // the same with d = s 2^e: per 128 the least e, per 32 the least s in 1..16, such that no |q| exceeds 127 and sums stay exact
+  q8_256,     // for weights in blocks of 256, whose integers are larger: so is e, as sums of 128 have to stay exact (cuda/act_layout.h)
+  q8_per128,  // as q8_32, per 128
+  token8,     // BitNet's own: one scale per column (models.md 11.3)
 };
 
 struct Act {

@@ -200,6 +200,7 @@ void write_fast(const Act& act, int col, const f32* x) {
       return quantize_token8(x, act.n, record);
     case ActLayout::q8_128:
     case ActLayout::q8_256:
+    case ActLayout::q8_per128:
       FEWBIT_CHECK(false, "activation layout %d", int(act.layout));
       return;
   }

@@ -1,4 +1,4 @@
-// How an Act of layout q8_32 (or q8_128, q8_256, token8) lies on the GPU: in the order of the B registers of mma.m16n8k32.
+// How an Act of layout q8_32 (or q8_128, q8_256, q8_per128, token8) lies on the GPU: in the order of the B registers of mma.m16n8k32.
 //
 // Columns go in groups of 8, inputs in units of 128; a block of 1536 bytes per (group, unit), stored [group][unit]:
 //
@@ -18,6 +18,7 @@
 //   bytes 32768 .. 34815   f32 d[k-step][column], columns in the order of wgmma's accumulators (act_image_d_of)
 //   bytes 34816 .. 38911   f16 sums: row = column (32 bytes), 16-byte chunk of part p at p ^ (column / 4 % 2): two per k-step
 //
+// q8_per128: instead of the f16, q as bytes in one tile: row = column (128 bytes), 16-byte chunk of inputs c at c ^ (column % 8).
 // q8_32, token8: the f16 are q, d is the scale, the sums are of q and their second part is zero.
 // q8_128, q8_256: the f16 are the inputs themselves (s q 2^e) and d is 1, unless 2^e lies beyond what f16 can hold: then d, the same for
 // every k-step, is the power of two that is left.  A sum's parts are its lowest five bits and the rest.
@@ -29,9 +30,8 @@ namespace fewbit::kernel::cuda {
 inline constexpr int act_block = 1536, act_d_at = 1024, act_whole_at = 1280;
 
 // The most that the sums of |s q| of q8_128 and q8_256 may be.  Times a weight's largest integer they stay below 2^24, so that f32 sums are
-// exact in any order: over 128 inputs for 135 (IQ1, Q3_K) and 1333 (IQ2), over 32 inputs for 4096 (Q6_K, IQ4_XS).
+// exact in any order: over 128 inputs for 135 (IQ1, Q3_K) and 1333 (IQ2).
 FEWBIT_FN constexpr int act_most_of_128(bool is_256) { return is_256 ? 12585 : 124275; }
-FEWBIT_FN constexpr int act_most_of_32(bool is_256) { return is_256 ? 4095 : 65024; }
 
 FEWBIT_FN constexpr int act_units(int n) { return (n + 127) / 128; }
 FEWBIT_FN constexpr int act_n_of_column(int c) { return c < 4 ? 2 * c : 2 * (c - 4) + 1; }
@@ -69,6 +69,8 @@ FEWBIT_FN constexpr int act_image_q_at(int c, int k) {
   const int group = k / 16 % 4, t = k % 16 / 4, chunk = 2 * group + k % 4;
   return k / 64 * 16384 + c % 128 * 128 + ((chunk ^ c % 8) << 4) + 4 * t;
 }
+
+FEWBIT_FN constexpr int act_image_byte_at(int c, int k) { return c % 128 * 128 + ((k / 16 ^ c % 8) << 4) + k % 16; }
 
 FEWBIT_FN constexpr u64 act_total_bytes(int n, int cols) {
   return act_has_image(cols) ? act_image_at(act_units(n), cols) + u64((cols + 127) / 128) * u64(act_units(n)) * act_image_block

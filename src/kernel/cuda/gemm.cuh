@@ -5,14 +5,16 @@
 //           The image holds them as they are, so that a sum needs one multiply-add per weight's scale, by that scale; int8 operands would
 //           also need an int-to-float and the activations' own scale.  Sums are exact and the steps between are those of the mat-vec
 //           (unit_dot.cuh), so every column has its bits.
-// Planes    level * sub of Q6_K and IQ4_XS needs 12 bits: the level's lowest bit is multiplied apart, and sums are exact over 32 inputs
-// only. by_32     activations of layout q8_32 (weights that need more than these sums allow): the image holds q, and every 32 inputs their
+// Bytes     level * sub of Q6_K and IQ4_XS needs 12 bits: two planes of bytes, 256 hi + lo, times activations q8_per128 as bytes.  The
+//           upper plane's sums are shifted up and the lower one adds on top: a unit's sum is an exact 32-bit integer, scaled once.
+// by_32     activations of layout q8_32 (weights that need more than these sums allow): the image holds q, and every 32 inputs their
 //           scales are read from shared memory and multiplied by.
 // Tile      128 rows x 128 columns by 2 warpgroups of 64 rows.  A warp unpacks the weights of its own 16 rows into registers (the A
 //           operand), so they never pass through shared memory unpacked; B comes as an image that the quantiser wrote (act_layout.h),
 //           ready for the 128-byte swizzle.
-// Overlap   a warpgroup multiplies a step (the inputs of one scale, at most a unit of 128) and unpacks the next one's weights meanwhile;
-//           while it waits and adds up, the other one multiplies.
+// Overlap   a warpgroup multiplies a step (the inputs of one scale, at most a unit of 128) and waits while the other one adds its sums up
+//           and unpacks its next step's weights, whose instructions mix.  Every step costs the four warps' waiting for each other, so
+//           steps are as large as they can be.
 // Copies    a third warpgroup fetches units ahead with bulk copies and gives its registers to the others.  Two blocks with neighbouring
 //           rows share every image: each fetches a half for both.  Weights have slots of their own: they are needed a unit earlier.
 // Work      a tile's sum over K is cut at slab borders into pieces; each pair of blocks takes an equal run of pieces, so that no wave is
@@ -39,13 +41,14 @@ struct GemmArgs {
 
 inline constexpr u64 gemm_part_bytes = 128 * 128 * sizeof(f32);  // totals of a tile, at most
 
-template <Code C, Scale S, bool by_32>
+template <Code C, Scale S, bool by_32, bool bytes>
 struct GemmShape {
   static constexpr int groups = 2, columns = 128;  // warpgroups; of a tile
   static constexpr int tiles = 4 * groups, workers = 128 * groups, threads = workers + 128;
   static constexpr int unit = code_bytes(C) + scale_bytes(S), weights = tiles * unit;
-  // An image: sums where there are minima, q of inputs 0..63, of 64..127, scales.
-  static constexpr int sums = has_min(S) ? act_image_sums : 0, q = 128 * columns, d = by_32 ? 16 * columns : 4 * columns;
+  // An image: sums where there are minima, q of inputs 0..63, of 64..127 (bytes: of columns 0..63, of 64..127), scales.
+  static constexpr int sums = has_min(S) ? act_image_sums : 0, q = bytes ? 64 * columns : 128 * columns,
+                       d = by_32 ? 16 * columns : 4 * columns;
   static constexpr int q_at = sums, d_at = q_at + 2 * q, image = d_at + d, stage = (image + 1023) / 1024 * 1024;
   static constexpr int totals = 64 * groups * columns * 4;
   static constexpr int slots = C == Code::b8 && has_min(S) ? 2 : 3;  // of weights
@@ -55,6 +58,21 @@ struct GemmShape {
   static constexpr u32 totals_at = u32(stages * stage), weights_at = totals_at + totals, full = weights_at + u32(slots * weights);
   static constexpr u32 empty = full + 8 * stages, w_full = empty + 8 * stages, w_empty = w_full + 8 * slots;
   static constexpr size_t smem = 1024 + w_empty + 8 * slots;
+};
+
+// The steps of a unit: products of some inputs (bytes: of all, the upper bytes and then the lower), sums of q times the weights' minima.
+template <Scale S, bool by_32, bool bytes>
+struct GemmSteps {
+  static constexpr bool each = S == Scale::g32 || S == Scale::g32m;               // a weight's scale of 32 inputs
+  static constexpr int inputs = by_32 || each ? 32 : S == Scale::g64 ? 64 : 128;  // of a step
+  static constexpr int products = 128 / inputs, minima = !has_min(S) ? 0 : by_32 ? 4 : 1;
+  static constexpr int n = bytes ? 2 : products + minima;
+  static constexpr bool two_sums = by_32 && !each;   // those of a scale's steps are added up apart
+  static constexpr int held = inputs / 32;           // k-steps of which the weights lie in registers
+  static constexpr bool in_turn = S == Scale::g32m;  // a product, its minima, the next product
+  FEWBIT_FN static constexpr bool is_min(int i) { return in_turn ? i % 2 == 1 : !bytes && i >= products; }
+  FEWBIT_FN static constexpr int index(int i) { return in_turn ? i / 2 : i % products; }
+  static constexpr int last_product = in_turn ? n - 2 : products - 1;
 };
 
 // The run of pieces of a pair of blocks, tile by tile from the last.
@@ -75,8 +93,17 @@ struct GemmRun {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// The compiler would keep what all lanes share in uniform registers and copy it before every use.
-__device__ __forceinline__ u32 in_register(u32 v) { return __shfl_sync(~0u, v, int(threadIdx.x % 32)); }
+// What all lanes share the compiler keeps in uniform registers or as immediates, and copies it before every use: an instruction takes one
+// of them.  zero: 0, but the compiler does not know.
+__device__ __forceinline__ u32 in_register(u32 v, u32 zero) { return v | zero; }
+__device__ __forceinline__ u32 unknown_zero(u32 at) {  // by way of shared memory
+  u32 zero;
+  asm volatile("st.volatile.shared.b32 [%1], 0;\nld.volatile.shared.b32 %0, [%1];" : "=r"(zero) : "r"(at) : "memory");
+  return zero;
+}
+// What makes v comes before this: operands not between the multiplies that use them, sums not behind the next multiply.
+__device__ __forceinline__ void in_place(u32& v) { asm volatile("" : "+r"(v)); }
+__device__ __forceinline__ void in_place(f32& v) { asm volatile("" : "+f"(v)); }
 template <int workers>
 __device__ __forceinline__ void workers_sync() {
   asm volatile("bar.sync 1, %0;" ::"n"(workers) : "memory");
@@ -133,7 +160,42 @@ template <class Shape>
 __device__ __forceinline__ void gemm_store(const GemmArgs& a, const MvProduct& p, int tile, int last_tile, int columns, u32 totals, int g,
                                            int t) {
   if (tile > last_tile) return;
-  const int row = tile * (p.pair ? 8 : 16) + g;
+  const int tile_rows = p.pair ? 8 : 16, row = tile * tile_rows + g;
+  f32* y = p.y + i64(columns + 2 * t) * p.ldy + row;
+  // The usual case, without conditions.
+  auto whole = [&](auto pair, auto add) {
+    constexpr int at_once = 4, outputs = pair() ? 2 : 4;  // row, columns 0 and 1; row + 8
+#pragma unroll 1
+    for (int i0 = 0; i0 < 16; i0 += at_once) {
+      f32 before[at_once][outputs];
+      auto each = [&](auto&& f) {
+#pragma unroll
+        for (int i = 0; i < at_once; i++) {
+#pragma unroll
+          for (int k = 0; k < outputs; k++) f(before[i][k], y + (8 * i + k % 2) * p.ldy + k / 2 * 8);
+        }
+      };
+      if constexpr (add()) each([](f32& v, const f32* from) { v = *from; });
+#pragma unroll
+      for (int i = 0; i < at_once; i++, totals += Shape::workers * 16) {
+        const float4 q = shared_f128(totals);
+        const f32 v[4] = {q.x * p.factor, q.y * p.factor, q.z * p.factor, q.w * p.factor};
+#pragma unroll
+        for (int k = 0; k < outputs; k++) {
+          const f32 out = pair() ? glu_of(v[k], v[2 + k % 2], Glu::silu) : v[k];
+          before[i][k] = add() ? before[i][k] + out : out;
+        }
+      }
+      each([](const f32& v, f32* to) { *to = v; });
+      y += 8 * at_once * p.ldy;
+    }
+  };
+  constexpr std::bool_constant<true> yes;
+  constexpr std::bool_constant<false> no;
+  const bool bare = !p.scale[0] && !p.scale[1] && !p.bias[0] && !p.bias[1];
+  if (bare && columns + Shape::columns <= a.cols && (tile + 1) * tile_rows <= p.rows && !(p.pair && (p.add || a.kind != Glu::silu)))
+    return p.pair ? whole(yes, no) : p.add ? whole(no, yes) : whole(no, no);
+
   const bool in[2] = {row < p.rows, !p.pair && row + 8 < p.rows};
   f32 scale[2] = {1, 1}, bias[2] = {};  // of the lane's two sums
 #pragma unroll
@@ -142,48 +204,41 @@ __device__ __forceinline__ void gemm_store(const GemmArgs& a, const MvProduct& p
     if (p.scale[which]) scale[h] = p.scale[which][0];
     if (p.bias[which] && of < p.rows) bias[h] = p.bias[which][of];
   }
-  f32* y = p.y + i64(columns + 2 * t) * p.ldy + row;
-#pragma unroll 2
-  for (int i0 = 0; i0 < 16; i0 += 4, y += 32 * p.ldy) {
-    f32 before[4][4] = {};
-    auto each = [&](auto&& f) {
+#pragma unroll 1
+  for (int i = 0; i < 16; i++) {
+    const float4 q = shared_f128(totals + u32(i * Shape::workers * 16));
+    f32 v[4] = {q.x, q.y, q.z, q.w};
 #pragma unroll
-      for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int k = 0; k < 4; k++)  // k = 2 h + e
-          if (columns + 8 * (i0 + i) + 2 * t + k % 2 < a.cols && in[k / 2]) f(i, k, y + (8 * i + k % 2) * p.ldy + k / 2 * 8);
-    };
-    if (p.add) each([&](int i, int k, f32* to) { before[i][k] = *to; });
-    f32 v[4][4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const float4 q = shared_f128(totals + u32((i0 + i) * Shape::workers * 16));
-      const f32 qs[4] = {q.x, q.y, q.z, q.w};
-#pragma unroll
-      for (int k = 0; k < 4; k++) {
-        v[i][k] = qs[k] * p.factor;
-        if (p.scale[p.pair ? k / 2 : 0]) v[i][k] *= scale[k / 2];
-        if (p.bias[p.pair ? k / 2 : 0]) v[i][k] += bias[k / 2];
-      }
-      if (p.pair) {
-#pragma unroll
-        for (int e = 0; e < 2; e++) v[i][e] = glu_of(v[i][e], v[i][2 + e], a.kind);
-      }
+    for (int k = 0; k < 4; k++) {
+      v[k] *= p.factor;
+      if (p.scale[p.pair ? k / 2 : 0]) v[k] *= scale[k / 2];
+      if (p.bias[p.pair ? k / 2 : 0]) v[k] += bias[k / 2];
     }
-    each([&](int i, int k, f32* to) { *to = p.add ? before[i][k] + v[i][k] : v[i][k]; });
+    if (p.pair) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) v[e] = glu_of(v[e], v[2 + e], a.kind);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      f32* to = y + (8 * i + k % 2) * p.ldy + k / 2 * 8;
+      if (columns + 8 * i + 2 * t + k % 2 < a.cols && in[k / 2]) *to = p.add ? *to + v[k] : v[k];
+    }
   }
 }
 
 #endif
 
-template <Code C, Scale S, bool by_32, int planes, bool plain>
-__global__ void __launch_bounds__(GemmShape<C, S, by_32>::threads, 1) gemm_kernel(const __grid_constant__ GemmArgs a) {
+template <Code C, Scale S, bool by_32, bool bytes, bool plain, bool bf16>
+__global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gemm_kernel(const __grid_constant__ GemmArgs a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using Shape = GemmShape<C, S, by_32>;
+  using Shape = GemmShape<C, S, by_32, bytes>;
+  using Steps = GemmSteps<S, by_32, bytes>;
   constexpr int workers = Shape::workers;
   extern __shared__ u8 raw[];
   const u32 base = (u32(__cvta_generic_to_shared(raw)) + 1023) & ~1023u;
-  const int tid = int(threadIdx.x), lane = tid % 32, warp = tid / 32, g = lane / 4, t = lane % 4, rank = int(blockIdx.x) % 2;
+  const u32 thread = threadIdx.x;  // unsigned: divisions are shifts
+  const int tid = int(thread), lane = int(thread % 32), warp = int(thread / 32), g = int(thread % 32 / 4), t = int(thread % 4);
+  const int rank = int(blockIdx.x % 2);
 
   early_launch();
   if (tid == 0) {
@@ -205,16 +260,12 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32>::threads, 1) gemm_kerne
   }
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(240));
 
-  constexpr bool each = S == Scale::g32 || S == Scale::g32m;          // a weight scale per k-step
-  constexpr int parts = S == Scale::g64 ? 2 : 1;                      // scale blocks of a unit
-  constexpr int span = by_32 || each || planes == 2 ? 1 : 4 / parts;  // k-steps of a step
-  constexpr bool two_sums = (by_32 || planes == 2) && !each;          // those of a scale's steps are added up apart
-  constexpr int steps = 4 / span;
-  constexpr int held = planes == 2 ? 1 : 2 * span;  // k-steps of which the weights lie in registers
-  const u32 bias = in_register(a.half_bias), totals = base + Shape::totals_at + u32(tid) * 16;
+  const u32 totals = base + Shape::totals_at + u32(tid) * 16;
+  const u32 zero = unknown_zero(totals), bias = in_register(bytes ? byte_bias_bits : a.half_bias, zero);
   u32 slot = 0, phase = 0, w_slot = 0, w_phase = 0;
-  f32 acc[64], slab[64], sum[two_sums ? 64 : 1];
-  u32 w[held][8 * planes];
+  f32 slab[64], sum[Steps::two_sums ? 64 : 1];  // sum: where the activations have scales, those of a weight's scale
+  std::conditional_t<bytes, int, f32> acc[64];
+  u32 w[bytes ? 1 : Steps::held][8], m[2], upper[bytes ? 4 : 1][4], lower[bytes ? 4 : 1][4];
   UnitScales<S> now, next;
 
   GemmRun run(a, int(blockIdx.x) / 2, int(gridDim.x) / 2);
@@ -225,7 +276,8 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32>::threads, 1) gemm_kerne
     const MvProduct& p = a.p[index];
     Tables table;
 #pragma unroll
-    for (int i = 0; i < 4; i++) table.w[i] = in_register(p.table.w[i] ^ 0x80808080u);  // 128 + level
+    for (int i = 0; i < 4; i++) table.w[i] = in_register(bf16 ? p.table.w[i] : p.table.w[i] ^ 0x80808080u, zero);  // 128 + level
+    table.fours = in_register(table.fours, zero);
     float4* part = a.parts + u64(blockIdx.x) * (gemm_part_bytes / 16) + tid;
     if (run.piece0 > 0) {  // begun by the pair before
       part -= 2 * (gemm_part_bytes / 16);
@@ -241,43 +293,75 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32>::threads, 1) gemm_kerne
 #pragma unroll
     for (int i = 0; i < 64; i++) slab[i] = 0;
 
-    auto take = [&] {  // the next unit's scales and codes
+    const int u0 = run.border(run.piece0), u1 = run.border(run.piece1);
+    // The next unit's scales and codes; behind the last unit, unused, of whatever lies there.
+    auto take = [&](bool exists, bool there) {
+      if (exists && !there) barrier_wait(base + Shape::w_full + 8 * w_slot, w_phase);
       const u32 unit = base + Shape::weights_at + w_slot * Shape::weights + u32(warp * Shape::unit);
       next.load(unit + code_bytes(C), g);
-      return UnitCodes<C, !two_sums>(unit, lane);
+      return UnitCodes<C, !Steps::two_sums>(unit, lane);
     };
     auto give_back = [&] {  // its weights are in registers
       __syncwarp();
       if (lane == 0) barrier_arrive(base + Shape::w_empty + 8 * w_slot);
       if (++w_slot == Shape::slots) w_slot = 0, w_phase ^= 1;
     };
-    auto wait_weights = [&] { barrier_wait(base + Shape::w_full + 8 * w_slot, w_phase); };
-    // Multiplies the k-steps of step i.
-    auto multiply = [&](int i, u32 at, int turn) {
+    UnitCodes<C, !Steps::two_sums> codes = take(true, false);
+    // Operands of step i into registers.  Minima: k position 2 j + f of the sums' tile holds the sum of half f of k-step j, 8 + 2 j + f its
+    // rest.
+    auto prepare = [&](int i, const UnitScales<S>& scales) {
+      if (Steps::is_min(i)) {
+        const int j = Steps::index(i);
+#pragma unroll
+        for (int h = 0; h < 2; h++) m[h] = Steps::minima == 1 ? scales.mins(h, t, bias) : t == j ? scales.mins(h, j, bias) : 0;
+        return;
+      }
+      if constexpr (bytes) {
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+          if (i == 0) {
+            byte_step<C, S>(codes, table, j, scales, bias, upper[j], lower[j]);
+#pragma unroll
+            for (int k = 0; k < 4; k++) in_place(upper[j][k]), in_place(lower[j][k]);
+          }
+      } else {
+        constexpr int steps = Steps::inputs / 32;
+#pragma unroll
+        for (int j = Steps::index(i) * steps; j < (Steps::index(i) + 1) * steps; j++) {
+          u32(&to)[8] = w[j % Steps::held];
+          half_step<C, S, 1, plain, bf16>(codes, table, j, scales, bias, to);
+#pragma unroll
+          for (int k = 0; k < 8; k++) in_place(to[k]);
+        }
+      }
+    };
+    auto multiply = [&](int i, u32 at) {
       wgmma_fence();
+      if constexpr (bytes) {
 #pragma unroll
-      for (int j = i * span; j < (i + 1) * span; j++) {
+        for (int j = 0; j < 4; j++) {
+          const u64 desc = smem_desc(at + Shape::q_at, 16, 1024, 1) + u32(32 * j >> 4);
+          const u32(&v)[4] = i == 0 ? upper[j] : lower[j];
+          if (i == 0)
+            wgmma_signed(acc, v[0], v[1], v[2], v[3], desc, j > 0);
+          else
+            wgmma_unsigned(acc, v[0], v[1], v[2], v[3], desc, 1);
+        }
+      } else if (Steps::is_min(i)) {
+        wgmma128(acc, m[0], m[1], m[0], m[1], smem_desc(at, 16, 256, 3), 0);
+      } else {
+        constexpr int k16s = Steps::inputs / 16;
 #pragma unroll
-        for (int f = 0; f < 2 * planes; f++) {
-          const u32(&v)[8 * planes] = w[span == 4 ? 4 * turn + j : j % held];
-          const int k16 = 2 * j + f % 2;
+        for (int k = 0; k < k16s; k++) {
+          const int k16 = Steps::index(i) * k16s + k, f = k16 % 2;
+          const u32(&v)[8] = w[k16 / 2 % Steps::held];
           const u64 desc = smem_desc(at, 16, 1024, 1) + u32((Shape::q_at + k16 / 4 * Shape::q + k16 % 4 * 32) >> 4);
-          wgmma128(acc, v[4 * f], v[4 * f + 1], v[4 * f + 2], v[4 * f + 3], desc, j > i * span || f > 0);
+          wgmma128(acc, v[4 * f], v[4 * f + 1], v[4 * f + 2], v[4 * f + 3], desc, k > 0);
         }
       }
       wgmma_commit();
     };
-    // The minima of k-step j, or (j < 0) of all: k position 2 j + f of the sums' tile holds the sum of half f, 8 + 2 j + f its rest.
-    auto multiply_minima = [&](int j, u32 at) {
-      u32 m[2];
-#pragma unroll
-      for (int h = 0; h < 2; h++) m[h] = j < 0 ? now.mins(h, t, bias) : t == j ? now.mins(h, j, bias) : 0;
-      wgmma_fence();
-      wgmma128(acc, m[0], m[1], m[0], m[1], smem_desc(at, 16, 256, 3), 0);
-      wgmma_commit();
-      wgmma_wait<0>();
-    };
-    // f(i, scale of the image, i) for all sums.
+    // f(i, scale of the image) for all sums.
     auto for_scales = [&](u32 at, auto&& f) {
 #pragma unroll
       for (int half = 0; half < 2; half++) {
@@ -291,20 +375,34 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32>::threads, 1) gemm_kerne
         for (int i = 0; i < 32; i++) f(32 * half + i, act[i / 4 * 2 + i % 2]);
       }
     };
-    auto add_scaled = [&](const auto& v, f32 d0, f32 d1) {
+    auto add_scaled = [&](const auto& v, const f32(&d)[2]) {
 #pragma unroll
-      for (int i = 0; i < 64; i++) slab[i] = __fmaf_rn(v[i], i / 2 % 2 ? d1 : d0, slab[i]);
+      for (int i = 0; i < 64; i++) slab[i] = __fmaf_rn(v[i], d[i / 2 % 2], slab[i]);
     };
-    // Adds the sums of k-step j, by_32: products or (min) minima.
-    auto promote_32 = [&](int j, bool min, u32 d_at) {
-      auto d = [&](int h) { return min ? now.dmin(h, j) : now.d(h, j, p.bf16); };
-      const u32 from = d_at + u32(j * 512);
-      if constexpr (each) {
-        const f32 ds[2] = {d(0), d(1)};
-        for_scales(from, [&](int i, f32 act) { slab[i] = __fmaf_rn(acc[i] * act, ds[i / 2 % 2], slab[i]); });
+    // Adds the sums of step i, where the image's scales lie at d_at; d: the weights' scales of the lane's rows.
+    auto add_up = [&](int i, u32 d_at, bool ones, const f32(&d)[2]) {
+      const u32 from = d_at + u32(by_32 ? Steps::index(i) * 512 : 0);
+      if constexpr (bytes) {
+        if (i == 0) {
+#pragma unroll
+          for (int k = 0; k < 64; k++) acc[k] <<= 8;
+        } else {
+          for_scales(from, [&](int k, f32 act) { slab[k] = __fmaf_rn(f32(acc[k]) * act, d[k / 2 % 2], slab[k]); });
+        }
+      } else if constexpr (by_32 && !Steps::two_sums) {
+        for_scales(from, [&](int k, f32 act) { slab[k] = __fmaf_rn(acc[k] * act, d[k / 2 % 2], slab[k]); });
+      } else if constexpr (by_32) {
+        for_scales(from, [&](int k, f32 act) { sum[k] = __fmaf_rn(acc[k], act, Steps::index(i) ? sum[k] : 0.0f); });
+        if (Steps::index(i) == 3) add_scaled(sum, d);
       } else {
-        for_scales(from, [&](int i, f32 act) { sum[i] = __fmaf_rn(acc[i], act, j ? sum[i] : 0.0f); });
-        if (j == 3) add_scaled(sum, d(0), d(1));
+        if (__builtin_expect(!ones, 0)) for_scales(from, [&](int k, f32 act) { acc[k] *= act; });
+        add_scaled(acc, d);
+      }
+#pragma unroll
+      for (f32& v : slab) in_place(v);
+      if constexpr (Steps::two_sums) {
+#pragma unroll
+        for (f32& v : sum) in_place(v);
       }
     };
     bool begun = run.piece0 > 0;  // there are totals
@@ -313,97 +411,69 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32>::threads, 1) gemm_kerne
       for (int i = 0; i < 16; i++) {
         const u32 to = totals + i * workers * 16;
         const float4 q = begun ? shared_f128(to) : make_float4(0, 0, 0, 0);
-        shared_store(to, make_float4(q.x + slab[4 * i], q.y + slab[4 * i + 1], q.z + slab[4 * i + 2], q.w + slab[4 * i + 3]));
-        slab[4 * i] = slab[4 * i + 1] = slab[4 * i + 2] = slab[4 * i + 3] = 0;
+        f32* s = slab + 4 * i;
+        shared_store(to, make_float4(q.x + s[0], q.y + s[1], q.z + s[2], q.w + s[3]));
+        s[0] = s[1] = s[2] = s[3] = 0;
       }
       begun = true;
     };
+    // Waits for the image of the next unit.  The scales of it that the lane looks at: all ones, if it needs no scaling.
+    auto wait_image = [&](bool there) {
+      if (!there) barrier_wait(base + Shape::full + 8 * slot, phase);
+      return by_32 || bytes ? float4{} : shared_f128(base + slot * Shape::stage + Shape::d_at + u32(lane) * 16);
+    };
+    auto leave_image = [&](u32 slot) {
+      __syncwarp();
+      if (lane < 2) cluster_arrive(base + Shape::empty + 8 * slot, u32(lane));
+    };
+    auto are_ones = [](float4 d) { return by_32 || bytes || __all_sync(~0u, d.x == 1 && d.y == 1 && d.z == 1 && d.w == 1); };
 
-    const int u0 = run.border(run.piece0), u1 = run.border(run.piece1);
     int slab_at = 1;  // the border behind the current slab; with fewer units than slabs some are empty
     while (slab_begin(a.units, slab_at) <= u0) slab_at++;
     int border = slab_begin(a.units, slab_at);
-    wait_weights();
-    UnitCodes<C, !two_sums> codes = take();
-#pragma unroll
-    for (int j = 0; j < (planes == 2 ? 1 : span); j++) half_step<C, S, planes, plain>(codes, table, j, next, bias, w[j % held]);
-    if (span == 4) give_back();
-    // A unit; where a step is a whole unit, units take turns with the registers of the weights.
-    auto multiply_unit = [&](int u, auto turn) {
-      const u32 at = base + slot * Shape::stage, here = slot, d_at = at + Shape::d_at;
+    // A step: its sums are added up and the operands of the step behind it are made; then that is multiplied.
+    prepare(0, next);
+    if (Steps::products == 1) give_back();
+    now = next;
+    bool ones = are_ones(wait_image(false)), there = false;  // the next unit's weights
+    multiply(0, base + slot * Shape::stage);
+    for (int u = u0; u < u1; u++) {
+      const u32 here = slot, at = base + here * Shape::stage;
       const bool more = u + 1 < u1;
-      now = next;
-      barrier_wait(base + Shape::full + 8 * slot, phase);
-      if (++slot == Shape::stages) slot = 0, phase ^= 1;
-      bool ones = true;  // the image needs no scales
-      if constexpr (!by_32) {
-        const float4 d = shared_f128(d_at + u32(lane) * 16);
-        ones = __all_sync(~0u, d.x == 1 && d.y == 1 && d.z == 1 && d.w == 1);
-      }
-      auto scale_sums = [&] {
-        if (!ones) for_scales(d_at, [&](int i, f32 act) { acc[i] *= act; });
-      };
+      float4 next_d{};
 #pragma unroll
-      for (int i = 0; i < steps; i++) {
-        if (i == steps - 1 && more) wait_weights();
-        multiply(i, at, turn);
-        if (i == steps - 1) codes = take();  // behind the last unit: of whatever lies there, unused
-        const UnitScales<S>& scales = i == steps - 1 ? next : now;
-        auto unpack = [&](int k) {
-          const int j = ((i + 1) * span + k) % 4;
-          half_step<C, S, planes, plain>(codes, table, j, scales, bias, w[span == 4 ? 4 * (1 - turn) + j : j % held]);
-        };
-        if (planes == 1)
+      for (int i = 0; i < Steps::n; i++) {
+        const bool last = i == Steps::n - 1;
+        const int to = last ? 0 : i + 1;
+        bool image = false;
+        if (last) {
+          if (more && ++slot == Shape::stages) slot = 0, phase ^= 1;
+          image = barrier_test(base + Shape::full + 8 * slot, phase);
+          codes = take(more, there);
+        }
+        f32 d[2];
 #pragma unroll
-          for (int k = 0; k < span; k++) unpack(k);
+        for (int h = 0; h < 2; h++)
+          d[h] = Steps::is_min(i) ? now.dmin(h, Steps::index(i)) : now.d(h, Steps::index(i) * Steps::inputs / 32, bf16);
         wgmma_wait<0>();
-        if (planes == 2) unpack(0);
-        if (i == steps - 2 || (span == 4 && more)) give_back();
-        if constexpr (by_32) {
-          promote_32(i, false, d_at);
-          if constexpr (S == Scale::g32m) {
-            multiply_minima(i, at);
-            promote_32(i, true, d_at);
-          }
-        } else {
-          scale_sums();
-          if constexpr (two_sums) {
-#pragma unroll
-            for (int k = 0; k < 64; k++) sum[k] = i ? sum[k] + acc[k] : acc[k];
-            if (i == 3) add_scaled(sum, now.d(0, 0, false), now.d(1, 0, false));
-          } else {
-            add_scaled(acc, now.d(0, i * span, p.bf16), now.d(1, i * span, p.bf16));
-          }
-        }
+        prepare(to, last ? next : now);
+        add_up(i, at + Shape::d_at, ones, d);
+        if (to == Steps::last_product && (!last || more)) give_back();
+        if (last && more) next_d = wait_image(image);
+        multiply(to, last ? base + slot * Shape::stage : at);  // behind the last unit: of whatever lies there, unused
+        if ((i + 2) % Steps::n == 0) there = barrier_test(base + Shape::w_full + 8 * w_slot, w_phase);
       }
-      if constexpr (has_min(S) && !each) {
-        if constexpr (by_32) {
-#pragma unroll
-          for (int j = 0; j < 4; j++) {
-            multiply_minima(j, at);
-            promote_32(j, true, d_at);
-          }
-        } else {
-          multiply_minima(-1, at);
-          scale_sums();
-          add_scaled(acc, now.dmin(0, 0), now.dmin(1, 0));
-        }
-      }
-      __syncwarp();
-      if (lane < 2) cluster_arrive(base + Shape::empty + 8 * here, u32(lane));
+      now = next;
+      ones = are_ones(next_d);
+      if (more) leave_image(here);
       if (u + 1 == border) {
         flush();
         while (border == u + 1) border = slab_begin(a.units, ++slab_at);
       }
-    };
-    for (int u = u0;;) {
-      multiply_unit(u, std::integral_constant<int, 0>());
-      if (++u == u1) break;
-      if constexpr (span == 4) {
-        multiply_unit(u, std::integral_constant<int, 1>());
-        if (++u == u1) break;
-      }
     }
+    wgmma_wait<0>();  // of the step behind the last unit, with its image
+    leave_image(slot);
+    if (++slot == Shape::stages) slot = 0, phase ^= 1;
     if (run.piece1 < run.pieces) {
 #pragma unroll
       for (int i = 0; i < 16; i++) __stcg(part + i * workers, shared_f128(totals + i * workers * 16));
@@ -424,16 +494,17 @@ struct GemmEntry {
   size_t smem = 0;
   int columns = 0, tiles = 0, threads = 0;  // of a block; tiles of 16 rows
 };
-template <Code C, Scale S, bool by_32 = false, int planes = 1, bool plain = false>
+template <Code C, Scale S, bool by_32 = false, bool bytes = false, bool plain = false, bool bf16 = false>
 inline GemmEntry gemm_entry() {
-  using Shape = GemmShape<C, S, by_32>;
-  return {gemm_kernel<C, S, by_32, planes, plain>, Shape::smem, Shape::columns, Shape::tiles, Shape::threads};
+  using Shape = GemmShape<C, S, by_32, bytes>;
+  return {gemm_kernel<C, S, by_32, bytes, plain, bf16>, Shape::smem, Shape::columns, Shape::tiles, Shape::threads};
 }
 // What a kernel depends on besides the layout.
 struct GemmKind {
-  bool by_32;       // activations
-  bool two_planes;  // level * sub needs 12 bits
-  bool plain;       // nibbles: level = c - 8
+  bool by_32;  // activations
+  bool bytes;  // activations q8_per128: level * sub needs 12 bits
+  bool plain;  // nibbles: level = c - 8
+  bool bf16;   // MXFP4: scales g32; the table has to hold the upper bytes of its levels as f16 (half_bytes)
 };
 // One function per file of instances; no kernel for layouts of other files.
 GemmEntry gemm_entry_2(int layout, GemmKind kind);  // q1, b2
@@ -442,13 +513,19 @@ GemmEntry gemm_entry_8(int layout, GemmKind kind);  // b8
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, TOP/s: PQ2_0 515, Q1_0 521, IQ2_* and IQ1_M 480 to 489, Q3_K 478,
-// Q2_0 460, IQ1_S 439, IQ3_* 433, Q4_K 419, Q2_K 417, Q4_0 400, Q8_0 391, IQ4_NL and MXFP4 (tables, a scale per 32) 336, Q6_K 242, IQ4_XS
-// 230 (two planes). Half of the time the tensor cores run (a unit takes 1,860 cycles, its multiplies 1,024): a warpgroup multiplies, waits
-// and adds up in turns with the other, and starts and ends of tiles are a fifth. Before, sums of 32 inputs with the activations' scales
-// from shared memory (4 x 16 bytes a warp for 32 sums): IQ2_XS 608 us | the scales alone took 700 cycles a unit: multiplies with 32
-// multiply-adds between ran at 701 TOP/s, with the loads at 469. tried: a step's four k-steps as groups, so that weights need no second set
-// of registers | the compiler waits for all at once; the same tried: shared addresses from a vector register, as the compiler computes the
-// base anew in every unit | 3 to 4 % slower tried: fetching warps that sleep 100 to 1000 ns between looks at a barrier | they hardly sleep,
-// a third of all instructions; 1 % slower tried: minima's sums without swizzle, parts 128 bytes apart | wrong, NaN: the second half of K is
-// not read from there tried: 3 warpgroups of 64 rows, 64 columns, sums of 32 | 747 us against 608 (IQ2_XS)
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, TOP/s: PQ2_0 597, Q1_0 606, IQ2_*, IQ1_M, Q3_K 537 to 540,
+// Q2_0 522, IQ1_S 491, IQ3_* 486, Q2_K 467, Q4_K 450, Q4_0 447, Q8_0 444, Q6_K 425, MXFP4 415, IQ4_NL 401, IQ4_XS 395.
+//
+// Bound by  what a scheduler's two warps do (ncu, IQ4_NL): of 2,480 cycles a unit 1,100 issue, its multiplies take 1,024; the rest are
+//           waits for the multiply, for the warps that share it, for results a few cycles away, and jumps.  So instructions count:
+//           constants and tables in vector registers were worth the most (82 of 598 instructions copied them from uniform ones).
+//
+// tried: columns in two halves, so that a warpgroup's own multiply goes on while it adds up | Q8_0 346 for 395 | four warps meet more often
+// tried: sums on their way around the loop (wait_group 1) | the compiler serialises them (C7514)
+// tried: operands made behind the next multiply, in two sets of registers | PQ2_0 630, Q4_K 492, but IQ2_* 509, Q8_0 431, MXFP4 396
+// tried: Q6_K, IQ4_XS with their levels as operands, d * sub as factor of each sub's sum | 313 and 402 | sums of 16 and 32 inputs
+// tried: Q6_K, IQ4_XS by two planes of f16, sums of 32 inputs | 242 and 230
+// tried: a step's four k-steps as groups, so that weights need no second set of registers | the compiler waits for all at once
+// tried: fetching warps that sleep 100 to 1000 ns between looks at a barrier | 1 % slower | they hardly sleep, a third of all instructions
+// tried: minima's sums without swizzle, parts 128 bytes apart | wrong, NaN | the second half of K is not read from there
+// tried: 3 warpgroups of 64 rows, 64 columns, sums of 32 | 747 us against 608 (IQ2_XS)

@@ -10,11 +10,13 @@ GemmEntry gemm_entry_4(int layout, GemmKind kind) {
     case layout_t3_k32:
       return gemm_entry<Code::t3, Scale::k32>();
     case layout_n4_g32:
-      return kind.plain ? gemm_entry<Code::n4, Scale::g32, false, 1, true>() : gemm_entry<Code::n4, Scale::g32>();
+      return kind.bf16    ? gemm_entry<Code::n4, Scale::g32, false, false, false, true>()
+             : kind.plain ? gemm_entry<Code::n4, Scale::g32, false, false, true>()
+                          : gemm_entry<Code::n4, Scale::g32>();
     case layout_n4_k32:
-      return kind.two_planes ? gemm_entry<Code::n4, Scale::k32, false, 2>() : gemm_entry<Code::n4, Scale::k32>();
+      return kind.bytes ? gemm_entry<Code::n4, Scale::k32, false, true>() : gemm_entry<Code::n4, Scale::k32>();
     case layout_n4_k32m:
-      return gemm_entry<Code::n4, Scale::k32m, false, 1, true>();
+      return gemm_entry<Code::n4, Scale::k32m, false, false, true>();
     default:
       return {};
   }

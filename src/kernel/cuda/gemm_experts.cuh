@@ -223,11 +223,11 @@ __global__ void __launch_bounds__(ExpertShape<C, S>::threads, 1) gemm_experts_ke
 
   constexpr bool each = S == Scale::g32;  // a weight scale per k-step
   constexpr int span = each ? 1 : S == Scale::g64 ? 2 : 4, steps = 4 / span;
-  const u32 bias = in_register(a.half_bias);
+  const u32 bias = a.half_bias;
   const MvProduct& p = a.p;
   Tables table;
 #pragma unroll
-  for (int i = 0; i < 4; i++) table.w[i] = in_register(p.table.w[i] ^ 0x80808080u);  // 128 + level
+  for (int i = 0; i < 4; i++) table.w[i] = p.table.w[i] ^ 0x80808080u;  // 128 + level
   u32 slot = 0, phase = 0;
   f32 acc[16], slab[16], total[16];
   u32 w[span][8];

@@ -71,6 +71,11 @@ struct UnitScales {
     if constexpr (is_signed) word ^= 0x80808080u;
     return hadd2(permute(word, bias, 0x5050 + 0x0101 * byte), h2(is_signed ? -1152 : -1024));
   }
+  // The same of k16 and k32 as an integer.
+  __device__ __forceinline__ int sub_int(int h, int j, int f) const {
+    const u32 byte = by_16 ? j % 2 * 2 + f : j;
+    return int(permute(v[by_16 ? 2 * h + j / 2 : h], 0, byte + (byte + 8) * 0x1110));  // 8: its sign
+  }
   // k32d: what comes off 8 c sub.
   __device__ __forceinline__ u32 shift(int h, int j, u32 sub) const { return hmul2(sub, v[h] >> (8 * j + 7) & 1 ? h2(-9) : h2(-7)); }
   // Factors of the sums of the halves of k-step j: two f16.
@@ -97,12 +102,13 @@ struct UnitCodes<Code::b8, true> {
   __device__ __forceinline__ void a(int j, u32 (&r)[4], const Tables&) const { r[0] = v[j].x, r[1] = v[j].y, r[2] = v[j].z, r[3] = v[j].w; }
 };
 
-// Weights of k-step j: a[4 f + x'], x' = h: bytes 0 and 2 of row half h; x' = 2 + h: bytes 1 and 3.  Two planes: level * sub needs 12 bits,
-// so the even part of the level comes first and its lowest bit behind.  Plain nibbles: level = c - 8, or c (Q4_K), without a table.
-template <Code C, Scale S, int planes, bool plain, class UnitCodes>
+// Weights of k-step j: a[4 f + x'], x' = h: bytes 0 and 2 of row half h; x' = 2 + h: bytes 1 and 3.  Plain nibbles: level = c - 8, or c
+// (Q4_K), without a table.  halves: the table's bytes are the upper bytes of f16 (MXFP4).
+template <Code C, Scale S, int factor, bool plain, bool halves = false, class UnitCodes>
 __device__ __forceinline__ void half_step(const UnitCodes& codes, const Tables& table, int j, const UnitScales<S>& scales, u32 bias,
-                                          u32 (&a)[8 * planes]) {
-  if constexpr ((C == Code::b2 || C == Code::q1) && !UnitScales<S>::has_sub) {
+                                          u32 (&a)[8]) {
+  constexpr bool has_sub = UnitScales<S>::has_sub;
+  if constexpr ((C == Code::b2 || C == Code::q1) && !has_sub) {
 #pragma unroll
     for (int x = 0; x < 4; x++) {  // 1024 + a multiple of the code, then the level
       const int h = x % 2, f = x / 2;
@@ -136,14 +142,13 @@ __device__ __forceinline__ void half_step(const UnitCodes& codes, const Tables& 
   } else if constexpr (C == Code::n4 && plain) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      u32 factor = h2(1), off = h2(-1032), factor16 = h2(1.0f / 16), off16 = h2(-72);
+      u32 sub = h2(1), off = h2(-1032), sub16 = h2(1.0f / 16), off16 = h2(-72);
       if constexpr (S == Scale::k32m)
-        factor = scales.sub(h, j, 0, bias), off = hmul2(factor, h2(-1024)), factor16 = hmul2(factor, h2(1.0f / 16)),
-        off16 = hmul2(factor, h2(-64));
+        sub = scales.sub(h, j, 0, bias), off = hmul2(sub, h2(-1024)), sub16 = hmul2(sub, h2(1.0f / 16)), off16 = hmul2(sub, h2(-64));
 #pragma unroll
       for (int f = 0; f < 2; f++) {
         const u32 v = permute(codes.w[2 * j + f], bias, h ? 0x5352 : 0x5150);  // 1024 + two nibbles, twice
-        a[4 * f + h] = hfma2(v & 0xff0fff0fu, factor, off), a[4 * f + 2 + h] = hfma2(v & 0xfff0fff0u, factor16, off16);
+        a[4 * f + h] = hfma2(v & 0xff0fff0fu, sub, off), a[4 * f + 2 + h] = hfma2(v & 0xfff0fff0u, sub16, off16);
       }
     }
   } else {  // the table's bytes are 128 + level; so become the codes without a table
@@ -152,30 +157,42 @@ __device__ __forceinline__ void half_step(const UnitCodes& codes, const Tables& 
 #pragma unroll
     for (int x = 0; x < 4; x++) {
       const int h = x % 2, f = x / 2;
-      if constexpr (C == Code::b8) r[x] ^= 0x80808080u;
-      if constexpr (planes == 2) {
-        const u32 sub = scales.sub(h, j, S == Scale::k16 ? f : 0, bias), even = r[x] & 0xfefefefeu, low = r[x] & 0x01010101u;
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-          a[4 * f + 2 * i + h] = hmul2(hadd2(permute(even, bias, 0x5250 + 0x0101 * i), h2(-1152)), sub);
-          a[8 + 4 * f + 2 * i + h] = hmul2(hadd2(permute(low, bias, 0x5250 + 0x0101 * i), h2(-1024)), sub);
-        }
+      if constexpr (halves) {
+        a[4 * f + h] = permute(r[x], 0, 0x2404), a[4 * f + 2 + h] = permute(r[x], 0, 0x3414);
         continue;
       }
+      if constexpr (C == Code::b8) r[x] ^= 0x80808080u;
       u32 v[2] = {permute(r[x], bias, 0x5250), permute(r[x], bias, 0x5351)};  // 1024 + 128 + level
       u32 sub = 0, off = 0;
-      if constexpr (UnitScales<S>::has_sub) sub = scales.sub(h, j, S == Scale::k16 ? f : 0, bias), off = hmul2(sub, h2(-1152));
+      if constexpr (has_sub) sub = scales.sub(h, j, S == Scale::k16 ? f : 0, bias), off = hmul2(sub, h2(-1152));
 #pragma unroll
       for (int i = 0; i < 2; i++) {
         if constexpr (S == Scale::k32m)  // 1152 sub could be beyond f16
           v[i] = hmul2(hadd2(v[i], h2(-1152)), sub);
-        else if constexpr (UnitScales<S>::has_sub)
+        else if constexpr (has_sub)
           v[i] = hfma2(v[i], sub, off);  // 1152 sub is 9 sub times a power of two, so exact
         else
           v[i] = hadd2(v[i], h2(-1152));
         a[4 * f + 2 * i + h] = v[i];
       }
     }
+  }
+}
+
+// Weights of k-step j as two planes of bytes, level * sub = 256 hi + lo with lo unsigned, for 8-bit codes or tables (128 + level) and
+// scales k16, k32.  Two levels c = 128 + level at a time, in 16 bits each: c sub - 128 sub + 2^15 stays within them.
+inline constexpr u32 byte_bias_bits = 0x80008000u;
+template <Code C, Scale S, class UnitCodes>
+__device__ __forceinline__ void byte_step(const UnitCodes& codes, const Tables& table, int j, const UnitScales<S>& scales, u32 bias,
+                                          u32 (&hi)[4], u32 (&lo)[4]) {
+  u32 r[4];
+  codes.a(j, r, table);
+#pragma unroll
+  for (int x = 0; x < 4; x++) {
+    if constexpr (C == Code::b8) r[x] ^= 0x80808080u;
+    const u32 sub = u32(scales.sub_int(x % 2, j, S == Scale::k16 ? x / 2 : 0)), off = sub * u32(-0x00800080) + bias;
+    const u32 a = permute(r[x], 0, 0x4140) * sub + off, b = permute(r[x], 0, 0x4342) * sub + off;
+    hi[x] = permute(a, b, 0x7531) ^ 0x80808080u, lo[x] = permute(a, b, 0x6420);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "base/half.h"
 #include "kernel/cuda/gemm_experts.cuh"
 #include "kernel/cuda/matvec_experts.cuh"
 #include "kernel/cuda/matvec_few.cuh"
@@ -51,7 +52,7 @@ MvProduct mv_product(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
   p.y = y, p.ldy = ldy;
   p.scale[0] = w.scale, p.bias[0] = w.bias;
   p.table = {{u32(t.table[0]), u32(t.table[0] >> 32), u32(t.table[1]), u32(t.table[1] >> 32)}};
-  p.factor = t.factor, p.rows = int(w.rows), p.add = add, p.bf16 = t.bf16, p.wide = w.type == Type::IQ4_XS;
+  p.factor = t.factor, p.rows = int(w.rows), p.add = add, p.bf16 = t.bf16, p.per_128 = a.layout == ActLayout::q8_per128;
   return p;
 }
 
@@ -132,9 +133,9 @@ void launch_mv(Ctx& ctx, MvArgs& a, int layout, ActLayout act, int groups, u64 b
 }
 
 const GemmEntry& gemm_entry(int layout, GemmKind kind) {
-  static GemmEntry table[std::size(layout_infos)][8];
-  static bool known[std::size(layout_infos)][8] = {};
-  const int i = kind.by_32 + 2 * kind.two_planes + 4 * kind.plain;
+  static GemmEntry table[std::size(layout_infos)][16];
+  static bool known[std::size(layout_infos)][16] = {};
+  const int i = kind.by_32 + 2 * kind.bytes + 4 * kind.plain + 8 * kind.bf16;
   GemmEntry& e = table[layout][i];
   if (!known[layout][i]) {
     for (auto* f : {gemm_entry_2, gemm_entry_4, gemm_entry_8})
@@ -152,14 +153,22 @@ bool plain_nibbles(const Tables& t) {
   return plain;
 }
 
+// Of 16 levels the upper bytes of their f16; the lower ones are zero.
+Tables half_bytes(const Tables& t) {
+  Tables h{};
+  for (u32 c = 0; c < 16; c++) {
+    const u32 bits = f32_to_half(f32(i8(t.w[c / 4] >> (8 * (c % 4)))));
+    FEWBIT_CHECK((bits & 255) == 0);
+    h.w[c / 4] |= bits >> 8 << (8 * (c % 4));
+  }
+  return h;
+}
+
 // The wide kernel where it is there and faster than the mat-vec by eights (times in us, fitted on an H200).  Both give the same bits.
 bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, ActLayout act, u64 bytes, const std::string& shape) {
   if (!act_has_image(m.cols) || device_of(ctx).arch() != 90) return false;
-  GemmKind kind{act != ActLayout::q8_128 && act != ActLayout::q8_256, m.p[0].wide, layout == layout_n4_g32};
-  for (int i = 0; i < m.n; i++) {
-    if (m.p[i].wide != kind.two_planes) return false;
-    kind.plain = kind.plain && plain_nibbles(m.p[i].table);
-  }
+  GemmKind kind{act == ActLayout::q8_32 || act == ActLayout::token8, act == ActLayout::q8_per128, layout == layout_n4_g32, m.p[0].bf16};
+  for (int i = 0; i < m.n; i++) { kind.plain = kind.plain && plain_nibbles(m.p[i].table); }
   const GemmEntry& e = gemm_entry(layout, kind);
   if (!e.kernel || wide_choice < 0) return false;
   GemmArgs a{};
@@ -167,6 +176,7 @@ bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, ActLayout act, u64 bytes
   int rows = 0;  // in pairs of blocks
   for (int i = 0; i < m.n; i++) {
     a.p[i] = m.p[i];
+    if (kind.bf16) a.p[i].table = half_bytes(m.p[i].table);
     a.p[i].tile0 = rows;
     a.tiles[i] = (i + 1 < m.n ? m.p[i + 1].tile0 : m.tiles) - m.p[i].tile0;
     rows += (a.tiles[i] + 2 * e.tiles - 1) / (2 * e.tiles);
@@ -175,8 +185,8 @@ bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, ActLayout act, u64 bytes
   const int room = std::min(device_of(ctx).sms() / 2, max_gemm_pairs), pairs = std::min(a.pairs, room);
   a.pieces = a.pairs > pairs && m.units >= max_slabs ? slab_count(m.units) : 1;
   const f64 shares = std::max(1.0, f64(a.pairs) / pairs);
-  const bool each = layout == layout_n4_g32 || layout == layout_b8_g32, two_planes = kind.two_planes || layout == layout_b8_k16;
-  const f64 us = two_planes ? 2.2 : kind.by_32 ? 1.9 : each ? 1.4 : 1.1;  // of a unit
+  const bool each = layout == layout_n4_g32 || layout == layout_b8_g32;
+  const f64 us = kind.by_32 ? 1.9 : each || kind.bytes ? 1.3 : 1.0;  // of a unit
   if (wide_choice == 0 && shares * m.units * us > (m.cols + 7) / 8 * (3 + 2.1e-4 * m.tiles * m.units)) return false;
   a.parts = reinterpret_cast<float4*>(static_cast<u8*>(ctx.scratch) + split_room(ctx));
   a.flags = counters(ctx);
@@ -214,8 +224,9 @@ RowsArgs rows_args(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
 }
 
 void check_act(const Weight& w, const Act& a) {
-  FEWBIT_CHECK(a.n == w.cols && (is_rows(w) || a.layout != ActLayout::f32), "'%s' (%lld inputs) times an activation of %d, layout %d",
-               w.name.c_str(), (long long)w.cols, a.n, int(a.layout));
+  const bool fits = is_rows(w) || (a.layout != ActLayout::f32 && (w.layout_id != layout_b8_k16 || a.layout == ActLayout::q8_per128));
+  FEWBIT_CHECK(a.n == w.cols && fits, "'%s' (%lld inputs) times an activation of %d, layout %d", w.name.c_str(), (long long)w.cols, a.n,
+               int(a.layout));
 }
 
 bool interleaved(const Weight& gate, const Weight& up) { return gate.extra && gate.extra == up.extra; }
@@ -353,7 +364,7 @@ bool launch_entries(Ctx& ctx, const MvArgs& m, bool down, int layout, const i32*
 bool launch_experts(Ctx& ctx, const MvArgs& m, int layout, const Act& act, int first_col, const i32* ids, int entries, int experts,
                     u64 bytes, const std::string& shape) {
   const bool exact = act.layout == ActLayout::q8_128 || act.layout == ActLayout::q8_256;
-  if (!exact || !act_has_image(act.cols) || device_of(ctx).arch() != 90 || wide_choice < 0 || m.p[0].wide) return false;
+  if (!exact || !act_has_image(act.cols) || device_of(ctx).arch() != 90 || wide_choice < 0) return false;
   if (wide_choice == 0 && entries <= 4 * experts / 3) return false;
   const bool plain = layout == layout_n4_g32 && plain_nibbles(m.p[0].table);
   const ExpertEntry e = expert_entry(layout, plain);
@@ -408,8 +419,8 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
     i64 rows = 0;
     for (size_t j = i; j < products.size() && m.n < mv_products; j++) {
       const Kernels::Product& o = products[j];
-      if (done[j] || o.w->layout_id != w.layout_id || o.w->cols != w.cols || o.a->cols != m.cols || o.a->layout != q.a->layout ||
-          o.w->extra)
+      if (done[j] || o.w->layout_id != w.layout_id || (o.w->type == Type::MXFP4) != (w.type == Type::MXFP4) || o.w->cols != w.cols ||
+          o.a->cols != m.cols || o.a->layout != q.a->layout || o.w->extra)
         continue;
       check_act(*o.w, *o.a);
       MvProduct p = mv_product(*o.w, *o.a, o.y, o.ldy, o.add);

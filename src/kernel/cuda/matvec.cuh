@@ -35,7 +35,7 @@ struct MvProduct {
   int rows;    // outputs; of a pair: of each
   int tile0;   // first tile of this matrix in the launch
   bool add, pair, bf16;
-  bool wide;  // level * sub can need 12 bits
+  bool per_128;  // layout of the activations: one scale per 128
 };
 
 // Columns of one expert, made on the device.
@@ -248,7 +248,8 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
             if (lane < 10 && (u + 1 < n_units || left > n_units)) touch(bq + ahead);
           }
 #pragma unroll
-          for (int i = 0; i < tiles(); i++) unit_dot<C, S, NC>(unit + u32(i * n_units) * unit_bytes, lane, b, s, p.table, p.bf16, acc[i]);
+          for (int i = 0; i < tiles(); i++)
+            unit_dot<C, S, NC>(unit + u32(i * n_units) * unit_bytes, lane, b, s, p.table, p.bf16, p.per_128, acc[i]);
           unit += unit_bytes;
         }
       };

@@ -82,14 +82,8 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
         multiple = min(16, max(1, multiple));
         d = unit * f32(multiple);
         quantise();
-        int total = (abs(q[0]) + abs(q[1]) + abs(q[2]) + abs(q[3])) * multiple;
-        bool fits = int(__reduce_add_sync(~0u, u32(total))) <= act_most_of_128(layout == ActLayout::q8_256);
-        if (layout == ActLayout::q8_256) {  // else 32 times 2032 always fit
-#pragma unroll
-          for (int k = 1; k < 8; k *= 2) total += __shfl_xor_sync(~0u, total, k);
-          fits = __all_sync(~0u, total <= act_most_of_32(true)) && fits;
-        }
-        if (fits) break;
+        const int total = (abs(q[0]) + abs(q[1]) + abs(q[2]) + abs(q[3])) * multiple;
+        if (int(__reduce_add_sync(~0u, u32(total))) <= act_most_of_128(layout == ActLayout::q8_256)) break;
       }
     }
   } else if (layout == ActLayout::token8) {  // one scale per column
@@ -97,6 +91,7 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
 #pragma unroll
     for (int i = 0; i < 4; i++) q[i] = max(-128, min(127, int(rintf(vs[i] * fixed_s))));
   } else {
+    if (layout == ActLayout::q8_per128) m = __reduce_max_sync(~0u, mine), finite = m < 0x7f800000u;
     d = __uint_as_float(m) / 127.0f;
     if (finite) quantise();
   }
@@ -113,8 +108,8 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
   if (!write) return;
   u8* block = act + act_block_at(units, c, p / 128);
   const int k = p % 128, j = k / 32;
-  *reinterpret_cast<u32*>(block + act_q_at(c % 8, k)) =
-      u32(q[0] & 255) | u32(q[1] & 255) << 8 | u32(q[2] & 255) << 16 | u32(q[3] & 255) << 24;
+  const u32 bytes = u32(q[0] & 255) | u32(q[1] & 255) << 8 | u32(q[2] & 255) << 16 | u32(q[3] & 255) << 24;
+  *reinterpret_cast<u32*>(block + act_q_at(c % 8, k)) = bytes;
   if (k % 32 == 0) {
     *reinterpret_cast<f32*>(block + act_d_of(c % 8, j)) = d;
     *reinterpret_cast<u32*>(block + act_sum_of(c % 8, j)) = u32(sum & 0xffff) | u32(other) << 16;
@@ -133,8 +128,12 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
     const f32 within = finite ? fminf(fmaxf(unit, pow2(act_image_min_e)), pow2(act_image_max_e)) : 1.0f;
     factor = f32(multiple) * within, left = unit / within;
   }
-  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k)) = __floats2half2_rn(f32(q[0]) * factor, f32(q[2]) * factor);
-  *reinterpret_cast<__half2*>(image + act_image_q_at(c, k + 1)) = __floats2half2_rn(f32(q[1]) * factor, f32(q[3]) * factor);
+  if (layout == ActLayout::q8_per128) {
+    *reinterpret_cast<u32*>(image + act_image_byte_at(c, k)) = bytes;
+  } else {
+    *reinterpret_cast<__half2*>(image + act_image_q_at(c, k)) = __floats2half2_rn(f32(q[0]) * factor, f32(q[2]) * factor);
+    *reinterpret_cast<__half2*>(image + act_image_q_at(c, k + 1)) = __floats2half2_rn(f32(q[1]) * factor, f32(q[3]) * factor);
+  }
   if (k % 32 == 0) {
     *reinterpret_cast<f32*>(image + act_image_d_of(c, j)) = left;
     const int sums[2] = {sum * multiple, other * multiple}, mask = by_128 ? 31 : 0;
@@ -285,10 +284,11 @@ ActLayout act_layout(Type type) {
     case Type::IQ2_S:
     case Type::IQ3_XXS:
     case Type::IQ3_S:
-    case Type::IQ4_XS:
     case Type::Q4_K:
-    case Type::Q6_K:
       return ActLayout::q8_256;
+    case Type::IQ4_XS:
+    case Type::Q6_K:
+      return ActLayout::q8_per128;
     case Type::Q4_1:
     case Type::Q5_1:
     case Type::Q5_K:

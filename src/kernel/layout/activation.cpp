@@ -17,6 +17,7 @@ u64 act_bytes(ActLayout layout, int n, int cols) {
       return act_record_bytes(n) * u64(cols);
     case ActLayout::q8_128:
     case ActLayout::q8_256:
+    case ActLayout::q8_per128:
       break;  // no CPU kernel takes it
   }
   FEWBIT_CHECK(false, "activation layout %d", int(layout));

@@ -64,24 +64,20 @@ std::vector<f64> round_act(ActLayout layout, std::span<const f32> x) {
       const bool is_256 = layout == ActLayout::q8_256;
       for (bool fits = false; !fits; unit *= 2) {
         i64 total = 0;
-        fits = true;
         for (size_t g = u; g < end; g += 32) {
           const size_t n = std::min(g + 32, end) - g;
           const f32 s = std::clamp(std::ceil(largest(x.subspan(g, n)) / (127.0f * unit)), 1.0f, 16.0f), d = unit * s;
-          i64 of_group = 0;
           for (size_t i = g; i < g + n; i++) {
             const f64 q = std::clamp(std::round(f64(x[i] / d)), -127.0, 127.0);
-            y[i] = f64(d) * q, of_group += i64(std::fabs(q)) * i64(s);
+            y[i] = f64(d) * q, total += i64(std::fabs(q)) * i64(s);
           }
-          fits = fits && of_group <= cuda::act_most_of_32(is_256);
-          total += of_group;
         }
-        fits = fits && total <= cuda::act_most_of_128(is_256);
+        fits = total <= cuda::act_most_of_128(is_256);
       }
     }
     return y;
   }
-  constexpr size_t group = 32;
+  const size_t group = layout == ActLayout::q8_per128 ? 128 : 32;
   for (size_t g = 0; g < x.size(); g += group) {
     const size_t end = std::min(g + group, x.size());
     f32 most = 0;

@@ -61,6 +61,11 @@ TEST(Ref, ActivationsLeaveSumsExact) {
   EXPECT_EQ(y[5], 114.0 * 9 / 1024);
   EXPECT_EQ(y[70], 1.0 / 1024);
   EXPECT_EQ(ref::round_act(ActLayout::q8_256, std::vector<f32>(128, 0.0f))[0], 0);
+  std::vector<f32> two(256, 0.6f);  // one scale per 128
+  two[5] = 127;
+  const std::vector<f64> z = ref::round_act(ActLayout::q8_per128, two);
+  EXPECT_EQ(z[70], 1);
+  EXPECT_NEAR(z[130], 0.6, 1e-6);
 }
 
 f64 silu(f64 x) { return x / (1 + std::exp(-x)); }

@@ -101,7 +101,7 @@ void together(Rig& rig, Random& random, Type type) {
                         place_on(rig.ref, {view(c)}, GroupUse::separate, none)[0]};
   for (int n : {1, 3}) {
     const std::vector<f32> x = random.normals(size_t(cols) * n);
-    TwoActs q = make_act(rig, x, int(cols), n, ActLayout::q8_32), f = make_act(rig, x, int(cols), n, ActLayout::f32);
+    TwoActs q = make_act(rig, x, int(cols), n, rig.ctx.k->act_layout(type)), f = make_act(rig, x, int(cols), n, ActLayout::f32);
     std::vector<f32> y[3];
     Buffer dy[3];
     std::vector<Kernels::Product> p, rp;
@@ -234,7 +234,7 @@ void check_experts(Rig& rig, bool quick) {
 void check_wide(Rig& rig, bool quick) {
   Random random(12);
   if (quick) {
-    for (Type type : {Type::PQ2_0, Type::IQ2_XS, Type::Q4_K, Type::Q8_0}) wide(rig, random, type, 200, 768, {64});
+    for (Type type : {Type::PQ2_0, Type::IQ2_XS, Type::Q4_K, Type::Q8_0, Type::Q6_K}) wide(rig, random, type, 200, 768, {64});
     for (Type type : {Type::IQ2_XS, Type::Q2_K, Type::Q8_0}) experts(rig, random, type, 8, 2, 40);
     return;
   }

@@ -18,7 +18,7 @@ void check_steps(Rig& rig) {
     for (int i = 0; i < 32; i++) x[size_t(n) + i] = 0;
     x[size_t(2 * n) + 5] = INFINITY;
     x[size_t(3 * n) + 7] = NAN;
-    for (ActLayout layout : {ActLayout::q8_32, ActLayout::q8_128, ActLayout::q8_256, ActLayout::token8}) {
+    for (ActLayout layout : {ActLayout::q8_32, ActLayout::q8_128, ActLayout::q8_256, ActLayout::q8_per128, ActLayout::token8}) {
       if (layout == ActLayout::token8) x[size_t(2 * n) + 5] = x[size_t(3 * n) + 7] = 1;
       TwoActs a = make_act(rig, x, n, cols, layout);
       std::vector<f64> want(x.size());

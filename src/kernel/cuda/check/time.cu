@@ -103,26 +103,27 @@ void time_matvec(Rig& rig, const TimeOptions& o) {
   const Shape shapes[] = {{17408, 5120, true}, {16384, 5120, false}, {5120, 17408, false}, {5120, 6144, false}, {248320, 5120, false}};
   std::vector<Type> types = {Type::PQ2_0, Type::Q1_0,    Type::Q2_0,   Type::IQ1_S,  Type::IQ1_M, Type::IQ2_XXS, Type::IQ2_XS,
                              Type::IQ2_S, Type::IQ3_XXS, Type::IQ3_S,  Type::Q2_K,   Type::Q3_K,  Type::Q4_0,    Type::Q4_K,
-                             Type::Q6_K,  Type::Q8_0,    Type::IQ4_NL, Type::IQ4_XS, Type::MXFP4};
+                             Type::Q6_K,  Type::Q8_0,    Type::IQ4_NL, Type::IQ4_XS, Type::MXFP4, Type::F16,     Type::BF16};
   for (Type type : types)
     for (const Shape& s : shapes) {
       if (!named(o.types, type_name(type))) continue;
-      const bool main_type = type == Type::PQ2_0 || type == Type::Q1_0;
+      const bool main_type = type == Type::PQ2_0 || type == Type::Q1_0, rows = rig.ctx.k->act_layout(type) == ActLayout::f32;
+      if (rows && !s.pair) continue;
       if (!main_type && !all && s.rows != 248320 && s.rows != 17408) continue;
       std::vector<int> widths = main_type ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{1, 8};
-      if (s.pair && (main_type || all)) widths.push_back(512);
+      if (s.pair) widths.push_back(512);
       for (int cols : widths) {
         if (!named(o.cols, std::to_string(cols))) continue;
         Input in(rig, int(s.cols), cols, rig.ctx.k->act_layout(type));
         Buffer y = rig.buffer(u64(s.rows) * cols * 4);
-        const Weight probe = pool.take(type, s.rows, s.cols, s.pair);
+        const Weight probe = pool.take(type, s.rows, s.cols, s.pair && !rows);
         const u64 bytes = s.pair ? 2 * probe.bytes : probe.bytes;
         const int copies = cols > 64 ? 1 : int(std::max<u64>(1, (u64(400) << 20) / bytes));
         const f64 us = timer.median_us([&] {
           for (int i = 0; i < copies; i++) {
-            const Weight w = pool.take(type, s.rows, s.cols, s.pair);
+            const Weight w = pool.take(type, s.rows, s.cols, s.pair && !rows);
             if (s.pair) {
-              rig.ctx.k->glu(rig.ctx, w, w, in.act, Glu::silu, y.as<f32>());
+              rig.ctx.k->glu(rig.ctx, w, rows ? pool.take(type, s.rows, s.cols) : w, in.act, Glu::silu, y.as<f32>());
             } else {
               const Kernels::Product p{&w, &in.act, y.as<f32>(), s.rows, false};
               rig.ctx.k->matmul(rig.ctx, {&p, 1});
