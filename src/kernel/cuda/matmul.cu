@@ -224,7 +224,8 @@ RowsArgs rows_args(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
 }
 
 void check_act(const Weight& w, const Act& a) {
-  const bool fits = is_rows(w) || (a.layout != ActLayout::f32 && (w.layout_id != layout_b8_k16 || a.layout == ActLayout::q8_per128));
+  const bool one_scale = a.layout == ActLayout::q8_per128 || a.layout == ActLayout::token8;  // of a unit
+  const bool fits = is_rows(w) || (a.layout != ActLayout::f32 && (w.layout_id != layout_b8_k16 || one_scale));
   FEWBIT_CHECK(a.n == w.cols && fits, "'%s' (%lld inputs) times an activation of %d, layout %d", w.name.c_str(), (long long)w.cols, a.n,
                int(a.layout));
 }
