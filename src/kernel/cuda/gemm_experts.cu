@@ -3,14 +3,14 @@
 namespace fewbit::kernel::cuda {
 
 namespace {
-template <Code C, Scale S, bool plain = false>
+template <Code C, Scale S, Levels L = Levels::table>
 ExpertEntry entry() {
   using Shape = ExpertShape<C, S>;
-  return {gemm_experts_kernel<C, S, plain>, Shape::smem, Shape::threads, Shape::tiles};
+  return {gemm_experts_kernel<C, S, L>, Shape::smem, Shape::threads, Shape::tiles};
 }
 }  // namespace
 
-ExpertEntry expert_entry(int layout, bool plain) {
+ExpertEntry expert_entry(int layout, Levels levels) {
   switch (layout) {
     case layout_q1_g128:
       return entry<Code::q1, Scale::g128>();
@@ -27,11 +27,13 @@ ExpertEntry expert_entry(int layout, bool plain) {
     case layout_t3_k32:
       return entry<Code::t3, Scale::k32>();
     case layout_n4_g32:
-      return plain ? entry<Code::n4, Scale::g32, true>() : entry<Code::n4, Scale::g32>();
+      if (levels == Levels::plain) return entry<Code::n4, Scale::g32, Levels::plain>();
+      return levels == Levels::near ? entry<Code::n4, Scale::g32, Levels::near>() : entry<Code::n4, Scale::g32>();
     case layout_n4_k32:
-      return entry<Code::n4, Scale::k32>();
+      if (levels != Levels::near) return {};
+      return entry<Code::n4, Scale::k32, Levels::near>();
     case layout_n4_k32m:
-      return entry<Code::n4, Scale::k32m, true>();
+      return entry<Code::n4, Scale::k32m, Levels::plain>();
     case layout_b8_g32:
       return entry<Code::b8, Scale::g32>();
     default:

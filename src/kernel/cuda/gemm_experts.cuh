@@ -2,8 +2,9 @@
 //
 // Groups    an entry is one column of one expert.  Every block counts the experts' entries, so it knows all groups without a launch before
 //           it, and lists those of its own.
-// Tile      256 rows x 32 columns by 4 warpgroups; a block does a run of (group, rows).  An expert's weights are read and unpacked once for
-//           32 columns.  Unpacking bounds it, and warpgroups hide each other's waits: weights have one set of registers.
+// Tile      256 rows x 8, 16, 24 or 32 columns by 4 warpgroups; a block does a run of (group, rows).  An expert's weights are read and
+//           unpacked once for 32 columns.  Unpacking and the waits between its steps bound it; warpgroups hide each other's waits, so
+//           weights have one set of registers.
 // Copies    a fifth warpgroup fetches units ahead: weights by bulk copies; of the columns' image (act_layout.h) 16 bytes at a time, as
 //           groups take columns from anywhere and the place of a chunk depends on the column.
 // Order     that of the mat-vec, as in gemm.cuh: every column has its bits.
@@ -26,6 +27,9 @@ struct ExpertArgs {
   int entries, experts, first_col, act_div;
 };
 
+// Levels of 4-bit codes: any table; code - 8 (or code); a table within -64..63, to which 64 is added.
+enum class Levels : u8 { table, plain, near };
+
 // Groups of a block: at most.
 inline constexpr int expert_lists = 24, most_wide_experts = 1024;
 struct ExpertGroup {
@@ -40,10 +44,10 @@ struct ExpertShape {
   static constexpr int weights_at = has_min(S) ? expert_sums_at + 1024 : expert_sums_at;
   static constexpr int stage = (weights_at + tiles * unit + 1023) / 1024 * 1024, room = 220 * 1024;
   static constexpr int stages = room / stage > 6 ? 6 : room / stage;
-  // Shared memory from a multiple of 1024: stages (before: counts), barriers, groups.
+  // Shared memory from a multiple of 1024: stages (before: counts), barriers, 16 bytes (run, a zero), groups.
   static constexpr u32 full = u32(stages * stage), empty = full + 8 * stages, lists = empty + 8 * stages;
   static constexpr size_t smem = 1024 + lists + 16 + expert_lists * sizeof(ExpertGroup);
-  static_assert(stage * stages >= 4 * most_wide_experts);
+  static_assert(stage * stages >= 4 * most_wide_experts && threads / 32 * expert_lists <= most_wide_experts);
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -91,24 +95,39 @@ struct ExpertRun {
     }
     __syncthreads();
     lo = shared_run[0], hi = shared_run[1], first = lo / row_tiles;
-    // A warp lists the entries of a group, in ascending order.
-    const int groups = (hi + row_tiles - 1) / row_tiles - first;
-    for (int k = warp; k < groups; k += threads / 32) {
-      ExpertGroup& l = lists[k];
-      int at = -l.part * expert_columns;  // the next entry's place in the group
-      for (int i0 = 0; i0 < a.entries && at < l.n; i0 += 256) {
+    // Entries of the groups in ascending order: a warp counts its share of them for each expert, so an entry's place is the sum of counts
+    // before it.
+    const int groups = (hi + row_tiles - 1) / row_tiles - first, warps = threads / 32, share = (a.entries + threads - 1) / threads * 32;
+    auto each_expert = [&](auto&& f) {
+      for (int k = 0; k < groups; k++)
+        if (k == 0 || lists[k].expert != lists[k - 1].expert) f(k, lists[k].expert);
+    };
+    auto each_entry = [&](auto&& f) {  // of the warp, 256 at a time
+      const int begin = warp * share, end = min(begin + share, a.entries);
+      for (int i0 = begin; i0 < end; i0 += 256) {
         int id[8];
 #pragma unroll
-        for (int k = 0; k < 8; k++) id[k] = i0 + 32 * k + lane < a.entries ? a.ids[i0 + 32 * k + lane] : -1;
+        for (int k = 0; k < 8; k++) id[k] = i0 + 32 * k + lane < end ? a.ids[i0 + 32 * k + lane] : -1;
 #pragma unroll
-        for (int k = 0; k < 8; k++) {
-          const u32 same = __ballot_sync(~0u, id[k] == l.expert);
-          const int to = at + __popc(same & ((1u << lane) - 1));
-          if (id[k] == l.expert && to >= 0 && to < expert_columns) l.entry[to] = i0 + 32 * k + lane;
-          at += __popc(same);
-        }
+        for (int k = 0; k < 8; k++) f(i0 + 32 * k + lane, id[k]);
       }
-    }
+    };
+    each_expert([&](int k, int expert) {
+      int n = 0;
+      each_entry([&](int, int id) { n += __popc(__ballot_sync(~0u, id == expert)); });
+      if (lane == 0) counts[k * warps + warp] = n;
+    });
+    __syncthreads();
+    each_expert([&](int k, int expert) {
+      int at = -lists[k].part * expert_columns;  // the next entry's place behind list k's first
+      for (int w = 0; w < warp; w++) at += counts[k * warps + w];
+      each_entry([&](int i, int id) {
+        const u32 same = __ballot_sync(~0u, id == expert);
+        const int to = at + __popc(same & ((1u << lane) - 1)), list = k + to / expert_columns;
+        if (id == expert && to >= 0 && list < groups && lists[list].expert == expert) lists[list].entry[to % expert_columns] = i;
+        at += __popc(same);
+      });
+    });
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // copies come where the counts lay
     __syncthreads();
   }
@@ -195,7 +214,35 @@ __device__ __forceinline__ void expert_fetch(const ExpertArgs& a, u32 base, cons
 
 #endif
 
-template <Code C, Scale S, bool plain>
+// The weights of k-step j as half_step() has them; near: of a table with 192 + level (see matvec_experts.cuh).
+template <Code C, Scale S, Levels L, class UnitCodes>
+__device__ __forceinline__ void expert_step(const UnitCodes& codes, const Tables& table, int j, const UnitScales<S>& scales, u32 bias,
+                                            u32 (&a)[8]) {
+  if constexpr (L == Levels::near) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      u32 sub = 0, off = 0;
+      if constexpr (UnitScales<S>::has_sub) sub = scales.sub(h, j, 0, bias), off = hmul2(sub, h2(-1216));  // 19 sub times a power of two
+#pragma unroll
+      for (int f = 0; f < 2; f++) {
+        const u32 lo = codes.w[2 * j + f] >> (16 * h), hi = (codes.w[2 * j + f] ^ 0x88888888u) >> (16 * h);
+        const u32 r = permute(table.w[0], table.w[1], lo) & permute(table.w[2], table.w[3], hi);
+        const u32 v[2] = {permute(r, bias, 0x5250), permute(r, bias, 0x5351)};  // 1024 + 192 + level
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          if constexpr (UnitScales<S>::has_sub)
+            a[4 * f + 2 * i + h] = hfma2(v[i], sub, off);
+          else
+            a[4 * f + 2 * i + h] = hadd2(v[i], h2(-1216));
+        }
+      }
+    }
+  } else {
+    half_step<C, S, 1, L == Levels::plain>(codes, table, j, scales, bias, a);
+  }
+}
+
+template <Code C, Scale S, Levels L>
 __global__ void __launch_bounds__(ExpertShape<C, S>::threads, 1) gemm_experts_kernel(const __grid_constant__ ExpertArgs a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Shape = ExpertShape<C, S>;
@@ -221,19 +268,22 @@ __global__ void __launch_bounds__(ExpertShape<C, S>::threads, 1) gemm_experts_ke
   }
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(112));  // of 640 x 96, the least that a block of 640 threads has
 
-  constexpr bool each = S == Scale::g32;  // a weight scale per k-step
-  constexpr int span = each ? 1 : S == Scale::g64 ? 2 : 4, steps = 4 / span;
-  const u32 bias = a.half_bias;
+  const u32 zero = unknown_zero(base + Shape::lists + 8), bias = in_register(a.half_bias, zero);
   const MvProduct& p = a.p;
   Tables table;
 #pragma unroll
-  for (int i = 0; i < 4; i++) table.w[i] = p.table.w[i] ^ 0x80808080u;  // 128 + level
+  for (int i = 0; i < 4; i++) table.w[i] = in_register(p.table.w[i] ^ 0x80808080u, zero);  // 128 + level
   u32 slot = 0, phase = 0;
-  f32 acc[16], slab[16], total[16];
-  u32 w[span][8];
-  for (int item = run.lo; item < run.hi; item++) {
+  f32 total[16];
+  // Multiplies an item's units with 8 NG columns.
+  auto multiply = [&](auto ng) {
+    constexpr int NG = decltype(ng)::value, N = 4 * NG;  // sums of a lane
+    constexpr bool each = S == Scale::g32;               // a weight scale per k-step
+    constexpr int span = each ? 1 : S == Scale::g64 ? 2 : 4;
+    u32 w[span][8];
+    f32 acc[N], slab[N];
 #pragma unroll
-    for (int i = 0; i < 16; i++) slab[i] = total[i] = 0;
+    for (int i = 0; i < N; i++) slab[i] = total[i] = 0;
     int slab_at = 1, border = slab_begin(a.units, 1);  // with fewer units than slabs some are empty
     while (border == 0) border = slab_begin(a.units, ++slab_at);
     for (int u = 0; u < a.units; u++) {
@@ -248,36 +298,36 @@ __global__ void __launch_bounds__(ExpertShape<C, S>::threads, 1) gemm_experts_ke
       auto add = [&](f32 d0, f32 d1) {
         if (!ones) {
 #pragma unroll
-          for (int n = 0; n < 2; n++) {
+          for (int n = 0; n < (NG + 1) / 2; n++) {
             const float4 q = shared_f128(at + u32(expert_d_at + n * 64 + t * 16));
             const f32 act[4] = {q.x, q.y, q.z, q.w};
 #pragma unroll
-            for (int i = 0; i < 8; i++) acc[8 * n + i] *= act[i / 4 * 2 + i % 2];
+            for (int i = 0; i < 8; i++)
+              if (8 * n + i < N) acc[8 * n + i] *= act[i / 4 * 2 + i % 2];
           }
         }
 #pragma unroll
-        for (int i = 0; i < 16; i++) slab[i] = __fmaf_rn(acc[i], i / 2 % 2 ? d1 : d0, slab[i]);
+        for (int i = 0; i < N; i++) slab[i] = __fmaf_rn(acc[i], i / 2 % 2 ? d1 : d0, slab[i]);
       };
 #pragma unroll
-      for (int s = 0; s < steps; s++) {
+      for (int st = 0; st < 4 / span; st++) {
 #pragma unroll
-        for (int k = 0; k < span; k++) half_step<C, S, 1, plain>(codes, table, s * span + k, scales, bias, w[k]);
+        for (int k = 0; k < span; k++) expert_step<C, S, L>(codes, table, st * span + k, scales, bias, w[k]);
         wgmma_fence();
 #pragma unroll
         for (int f = 0; f < 2 * span; f++) {
-          const int k16 = 2 * s * span + f;
+          const int k16 = 2 * st * span + f;
           const u64 desc = smem_desc(at, 16, 1024, 1) + u32((k16 / 4 * expert_q + k16 % 4 * 32) >> 4);
-          const u32(&v)[8] = w[f / 2];
-          wgmma32(acc, v[4 * (f % 2)], v[4 * (f % 2) + 1], v[4 * (f % 2) + 2], v[4 * (f % 2) + 3], desc, f);
+          wgmma_columns<NG>(acc, w[f / 2] + 4 * (f % 2), desc, f);
         }
         wgmma_commit();
         wgmma_wait<0>();
-        add(scales.d(0, s * span, p.bf16), scales.d(1, s * span, p.bf16));
+        add(scales.d(0, st * span, p.bf16), scales.d(1, st * span, p.bf16));
       }
       if constexpr (has_min(S)) {
-        const u32 m[2] = {scales.mins(0, t, bias), scales.mins(1, t, bias)};
+        const u32 m[4] = {scales.mins(0, t, bias), scales.mins(1, t, bias), scales.mins(0, t, bias), scales.mins(1, t, bias)};
         wgmma_fence();
-        wgmma32(acc, m[0], m[1], m[0], m[1], smem_desc(at + expert_sums_at, 16, 256, 3), 0);
+        wgmma_columns<NG>(acc, m, smem_desc(at + expert_sums_at, 16, 256, 3), 0);
         wgmma_commit();
         wgmma_wait<0>();
         add(scales.dmin(0, 0), scales.dmin(1, 0));
@@ -286,14 +336,24 @@ __global__ void __launch_bounds__(ExpertShape<C, S>::threads, 1) gemm_experts_ke
       if (lane == 0) barrier_arrive(base + Shape::empty + 8 * here);
       if (u + 1 == border) {
 #pragma unroll
-        for (int i = 0; i < 16; i++) total[i] += slab[i], slab[i] = 0;
+        for (int i = 0; i < N; i++) total[i] += slab[i], slab[i] = 0;
         while (border == u + 1) border = slab_begin(a.units, ++slab_at);
       }
     }
-    const int tile = item % row_tiles * Shape::tiles + warp, row = tile * (p.pair ? 8 : 16) + g;
-    if (tile >= a.tiles) continue;
+  };
+  for (int item = run.lo; item < run.hi; item++) {
     const ExpertGroup& group = lists[item / row_tiles - run.first];
     const int n = group.n;
+    if (n <= 8)
+      multiply(std::integral_constant<int, 1>());
+    else if (n <= 16)
+      multiply(std::integral_constant<int, 2>());
+    else if (n <= 24)
+      multiply(std::integral_constant<int, 3>());
+    else
+      multiply(std::integral_constant<int, 4>());
+    const int tile = item % row_tiles * Shape::tiles + warp, row = tile * (p.pair ? 8 : 16) + g;
+    if (tile >= a.tiles) continue;
     const bool in[2] = {row < p.rows, !p.pair && row + 8 < p.rows};
     f32 scale[2] = {1, 1}, bias[2] = {-0.0f, -0.0f};  // of the lane's row halves; these change nothing
 #pragma unroll
@@ -327,10 +387,14 @@ struct ExpertEntry {
   size_t smem = 0;
   int threads = 0, tiles = 0;  // tiles of 16 rows of a block
 };
-ExpertEntry expert_entry(int layout, bool plain);  // no kernel: this layout has none
+ExpertEntry expert_entry(int layout, Levels levels);  // no kernel: this layout has none
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 256 experts of 512x2048, top 8, 512 tokens, us of gate and up / down with its sum (before:
-// the mat-vec by eights): PQ2_0 106 / 90 (258 / 315), IQ2_XS 144 / 110 (353 / 348), IQ3_S 164 / 119 (382 / 354), Q8_0 161 / 113 (318 /
-// 317).
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 256 experts of 512x2048, top 8, 512 tokens, us of gate and up / down with its sum
+// (before: the mat-vec by eights): PQ2_0 98 / 84 (258 / 315), IQ2_XS 135 / 104 (353 / 348), IQ3_S 151 / 110 (382 / 354), Q4_0 123 / 99,
+// Q8_0 155 / 109 (318 / 317); 64 tokens: PQ2_0 72 / 57 (86 / 100), IQ3_S 112 / 78 (133 / 120).
+// Of 110 and 165 us (PQ2_0, IQ3_S, an earlier form): 85 and 118 with half of the multiplies, 88 and 102 without unpacking.
+// tried: always 32 columns | PQ2_0 106 / 90 us, 64 tokens 87 / 73
+// tried: mma.sync and ldmatrix instead of wgmma, as they need no waits | PQ2_0 116 / 90, IQ3_S 165 / 112; 64 tokens 68 / 55
+// tried: a group's entries listed by one warp | 10 us more: the others wait for its loads

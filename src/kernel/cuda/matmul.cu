@@ -333,18 +333,24 @@ int group_entries(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int experts)
   return bound;
 }
 
+// To 16 levels within -64..63, modulo 256; false: some lie beyond.
+bool add_to_levels(Tables& t, int more) {
+  Tables to{};
+  for (u32 c = 0; c < 16; c++) {
+    const int level = i8(t.w[c / 4] >> (8 * (c % 4)));
+    if (level < -64 || level > 63) return false;
+    to.w[c / 4] |= u32(u8(level + more)) << (8 * (c % 4));
+  }
+  t = to;
+  return true;
+}
+
 // Few tokens: entry by entry; `down` adds to p.y.
 bool launch_entries(Ctx& ctx, const MvArgs& m, bool down, int layout, const i32* ids, const f32* weights, int entries, int k, u64 bytes,
                     const std::string& shape) {
   if (entries > direct_entries || k > entry_warps || narrow_choice < 0) return false;
   EntryArgs a{m.p[0], m.units, k, 1, m.kind, ids, weights};
-  if (layout_infos[layout].code == Code::n4)
-    for (u32 c = 0; c < 16; c++) {
-      const u32 shift = 8 * (c % 4);
-      const int level = i8(m.p[0].table.w[c / 4] >> shift);
-      if (level < -64 || level > 63) return false;
-      a.p.table.w[c / 4] ^= (u32(level ^ (level - 64)) & 255) << shift;
-    }
+  if (layout_infos[layout].code == Code::n4 && !add_to_levels(a.p.table, -64)) return false;
   const int slabs = slab_count(m.units), most = device_of(ctx).max_smem() - entry_static_smem;
   const int tokens = entries / k, sms = device_of(ctx).sms();
   if (down && tokens * m.tiles <= sms)  // more warps where a block has a multiprocessor of its own
@@ -367,14 +373,20 @@ bool launch_experts(Ctx& ctx, const MvArgs& m, int layout, const Act& act, int f
   const bool exact = act.layout == ActLayout::q8_128 || act.layout == ActLayout::q8_256;
   if (!exact || !act_has_image(act.cols) || device_of(ctx).arch() != 90 || wide_choice < 0) return false;
   if (wide_choice == 0 && entries <= 4 * experts / 3) return false;
-  const bool plain = layout == layout_n4_g32 && plain_nibbles(m.p[0].table);
-  const ExpertEntry e = expert_entry(layout, plain);
+  ExpertArgs a{m.p[0], m.tiles, m.units, m.kind, half_bias_bits, ids, entries, experts, first_col, m.act_div};
+  Levels levels = Levels::table;
+  if (layout_infos[layout].code == Code::n4) {
+    if (layout == layout_n4_g32 && plain_nibbles(m.p[0].table))
+      levels = Levels::plain;
+    else if (add_to_levels(a.p.table, 64))
+      levels = Levels::near;
+  }
+  const ExpertEntry e = expert_entry(layout, levels);
   const int sms = device_of(ctx).sms(), groups = entries / expert_columns + std::min(experts, entries);
   if (!e.kernel || experts > most_wide_experts || (groups + sms - 1) / sms + 2 > expert_lists) return false;
   if (act_total_bytes(act.n, act.cols) >> 32) return false;
-  static bool allowed[std::size(layout_infos)][2] = {};
-  if (!std::exchange(allowed[layout][plain], true)) allow_smem(e.kernel, e.smem);
-  ExpertArgs a{m.p[0], m.tiles, m.units, m.kind, half_bias_bits, ids, entries, experts, first_col, m.act_div};
+  static bool allowed[std::size(layout_infos)][3] = {};
+  if (!std::exchange(allowed[layout][int(levels)], true)) allow_smem(e.kernel, e.smem);
   a.p.act = static_cast<const u8*>(act.data) + act_image_at(m.units, act.cols);
   LaunchShape s;
   s.grid = dim3(unsigned(std::min(sms, groups * ((m.tiles + e.tiles - 1) / e.tiles)))), s.block = dim3(unsigned(e.threads));

@@ -412,10 +412,11 @@ EntryKernels entry_kernels(int layout, int units, int k, int split);
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 256 experts of 512x2048, top 8, us of gate and up / down with its sum, 1 token (before:
-// matvec.cuh and combine_kernel): PQ2_0 3.8 / 3.5 (4.1 / 5.8), Q1_0 3.6 / 3.3 (4.4 / 6.2), IQ1_S 3.9 / 3.5 (5.8 / 6.9), IQ2_XS 4.5 / 3.9
-// (5.7 / 6.6), IQ3_S 5.2 / 4.1 (7.1 / 7.4), Q2_K 4.0 / 3.7 (5.6 / 6.6), Q4_0 6.0 / 4.1 (6.9 / 7.2), Q4_K 5.5 / 4.2 (7.2 / 7.2), Q8_0 5.3
-// / 4.2 (6.3 / 6.6); 8 tokens: PQ2_0 18 / 16 (20 / 25), IQ3_S 26 / 18 (35 / 30). tried: unit by unit for all | IQ1_S 4.9 us, IQ2_XS 5.4,
-// Q4_K 6.2, 8 tokens of IQ3_S 28; PQ2_0 the same tried: a look, unit by unit, whether a slab ends there | PQ2_0 5.6 us against 3.8,
-// IQ2_XS 7.5 against 5.4: units no longer overlap tried: down by 16 warps that share the slabs of all entries | PQ2_0 6.4 us: the sum of
-// the experts waited for its weights
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 256 experts of 512x2048, top 8, us of gate and up / down with its sum, 1 token, weights in
+// the L2 cache (before: matvec.cuh and combine_kernel): PQ2_0 3.8 / 3.5 (4.1 / 5.8), Q1_0 3.6 / 3.3 (4.4 / 6.2), IQ1_S 3.9 / 3.5 (5.8
+// / 6.9), IQ2_XS 4.5 / 3.9 (5.7 / 6.6), IQ3_S 5.2 / 4.1 (7.1 / 7.4), Q2_K 4.0 / 3.7 (5.6 / 6.6), Q4_0 6.0 / 4.1 (6.9 / 7.2), Q4_K 5.5 / 4.2
+// (7.2 / 7.2), Q8_0 5.3 / 4.2 (6.3 / 6.6).  Not in the cache: PQ2_0 4.2 / 3.5 (4.6 / 5.7), IQ3_S 6.2 / 4.5 (8.6 / 7.4), Q8_0 7.5 / 5.1
+// (8.8 / 7.4).  8 tokens: PQ2_0 18 / 16 (20 / 25), IQ3_S 26 / 18 (35 / 30).
+// tried: unit by unit for all | IQ1_S 4.9 us, IQ2_XS 5.4, Q4_K 6.2, 8 tokens of IQ3_S 28; PQ2_0 the same
+// tried: a look, unit by unit, whether a slab ends there | PQ2_0 5.6 us against 3.8, IQ2_XS 7.5 against 5.4: units no longer overlap
+// tried: down by 16 warps that share the slabs of all entries | PQ2_0 6.4 us: the sum of the experts waited for its weights
