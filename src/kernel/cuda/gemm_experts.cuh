@@ -52,6 +52,14 @@ struct ExpertShape {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+// A bulk copy of what is read only once: it need not stay in the L2 cache, where outputs wait for their readers.
+__device__ __forceinline__ void bulk_copy_once(u32 to, const void* from, u32 bytes, u32 bar) {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(bar), "l"(policy)
+               : "memory");
+}
 __device__ __forceinline__ void copy_16(u32 to, const u8* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
@@ -183,7 +191,7 @@ __device__ __forceinline__ void expert_fetch(const ExpertArgs& a, u32 base, cons
 #pragma unroll
         for (int k = 0; k < Shape::tiles / 4; k++) {
           const int i = 4 * k + quarter;
-          bulk_copy(at + u32(Shape::weights_at + i * Shape::unit), weights + i64(min(i, beyond)) * tile_bytes, Shape::unit, bar);
+          bulk_copy_once(at + u32(Shape::weights_at + i * Shape::unit), weights + i64(min(i, beyond)) * tile_bytes, Shape::unit, bar);
         }
       }
       __syncwarp();
@@ -275,6 +283,8 @@ __global__ void __launch_bounds__(ExpertShape<C, S>::threads, 1) gemm_experts_ke
   for (int i = 0; i < 4; i++) table.w[i] = in_register(p.table.w[i] ^ 0x80808080u, zero);  // 128 + level
   u32 slot = 0, phase = 0;
   f32 total[16];
+  const int slab_shift = slab_count(a.units) == 8 ? 3 : 2;
+  auto slab_end = [&](int n) { return a.units * n >> slab_shift; };  // slab_begin() without its division
   // Multiplies an item's units with 8 NG columns.
   auto multiply = [&](auto ng) {
     constexpr int NG = decltype(ng)::value, N = 4 * NG;  // sums of a lane
@@ -284,8 +294,8 @@ __global__ void __launch_bounds__(ExpertShape<C, S>::threads, 1) gemm_experts_ke
     f32 acc[N], slab[N];
 #pragma unroll
     for (int i = 0; i < N; i++) slab[i] = total[i] = 0;
-    int slab_at = 1, border = slab_begin(a.units, 1);  // with fewer units than slabs some are empty
-    while (border == 0) border = slab_begin(a.units, ++slab_at);
+    int slab_at = 1, border = slab_end(1);  // with fewer units than slabs some are empty
+    while (border == 0) border = slab_end(++slab_at);
     for (int u = 0; u < a.units; u++) {
       const u32 at = base + slot * Shape::stage, here = slot, unit = at + u32(Shape::weights_at + warp * Shape::unit);
       barrier_wait(base + Shape::full + 8 * slot, phase);
@@ -337,7 +347,7 @@ __global__ void __launch_bounds__(ExpertShape<C, S>::threads, 1) gemm_experts_ke
       if (u + 1 == border) {
 #pragma unroll
         for (int i = 0; i < N; i++) total[i] += slab[i], slab[i] = 0;
-        while (border == u + 1) border = slab_begin(a.units, ++slab_at);
+        while (border == u + 1) border = slab_end(++slab_at);
       }
     }
   };
@@ -392,9 +402,11 @@ ExpertEntry expert_entry(int layout, Levels levels);  // no kernel: this layout 
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), 256 experts of 512x2048, top 8, 512 tokens, us of gate and up / down with its sum
-// (before: the mat-vec by eights): PQ2_0 98 / 84 (258 / 315), IQ2_XS 135 / 104 (353 / 348), IQ3_S 151 / 110 (382 / 354), Q4_0 123 / 99,
-// Q8_0 155 / 109 (318 / 317); 64 tokens: PQ2_0 72 / 57 (86 / 100), IQ3_S 112 / 78 (133 / 120).
+// (before: the mat-vec by eights): PQ2_0 92 / 74 (258 / 315), IQ2_XS 132 / 94 (353 / 348), IQ3_S 144 / 97 (382 / 354), Q4_0 121 / 87,
+// Q8_0 146 / 108 (318 / 317); 64 tokens: PQ2_0 68 / 48 (86 / 100), IQ3_S 108 / 67 (133 / 120); down of 16: PQ2_0 28 (49), IQ3_S 38 (66).
 // Of 110 and 165 us (PQ2_0, IQ3_S, an earlier form): 85 and 118 with half of the multiplies, 88 and 102 without unpacking.
 // tried: always 32 columns | PQ2_0 106 / 90 us, 64 tokens 87 / 73
 // tried: mma.sync and ldmatrix instead of wgmma, as they need no waits | PQ2_0 116 / 90, IQ3_S 165 / 112; 64 tokens 68 / 55
 // tried: a group's entries listed by one warp | 10 us more: the others wait for its loads
+// tried: weights copied like all else, so that they drive outputs out of the L2 cache | PQ2_0 98 / 84, with a sum of experts by single
+// floats

@@ -372,7 +372,6 @@ bool launch_experts(Ctx& ctx, const MvArgs& m, int layout, const Act& act, int f
                     u64 bytes, const std::string& shape) {
   const bool exact = act.layout == ActLayout::q8_128 || act.layout == ActLayout::q8_256;
   if (!exact || !act_has_image(act.cols) || device_of(ctx).arch() != 90 || wide_choice < 0) return false;
-  if (wide_choice == 0 && entries <= 4 * experts / 3) return false;
   ExpertArgs a{m.p[0], m.tiles, m.units, m.kind, half_bias_bits, ids, entries, experts, first_col, m.act_div};
   Levels levels = Levels::table;
   if (layout_infos[layout].code == Code::n4) {
@@ -395,15 +394,29 @@ bool launch_experts(Ctx& ctx, const MvArgs& m, int layout, const Act& act, int f
   return true;
 }
 
-// x (cols, n) += sum over slots j in order of weights[c][j] * y[c * k + j]
-__global__ void combine_kernel(const f32* y, const f32* weights, int k, int n, f32* x) {
+// x (cols, n) += sum over slots j in order of weights[c][j] * y[c * k + j]; n a multiple of W.
+template <int W>
+__global__ void __launch_bounds__(256) combine_kernel(const f32* y, const f32* weights, int k, int n, f32* x) {
+  struct alignas(4 * W) Some {
+    f32 v[W];
+  };
   early_launch();
   early_wait();
-  const int c = int(blockIdx.y), i = int(blockIdx.x * blockDim.x + threadIdx.x);
+  const int c = int(blockIdx.y), i = int(blockIdx.x * blockDim.x + threadIdx.x) * W;
   if (i >= n) return;
-  f32 s = 0;
-  for (int j = 0; j < k; j++) s = __fmaf_rn(weights[c * k + j], y[(i64(c) * k + j) * n + i], s);
-  x[i64(c) * n + i] += s;
+  Some& to = *reinterpret_cast<Some*>(x + i64(c) * n + i);
+  const Some before = to;
+  Some s{};
+#pragma unroll 8
+  for (int j = 0; j < k; j++) {
+    const Some from = *reinterpret_cast<const Some*>(y + (i64(c) * k + j) * n + i);
+    const f32 w = weights[c * k + j];
+#pragma unroll
+    for (int e = 0; e < W; e++) s.v[e] = __fmaf_rn(w, from.v[e], s.v[e]);
+  }
+#pragma unroll
+  for (int e = 0; e < W; e++) s.v[e] += before.v[e];
+  to = s;
 }
 
 }  // namespace
@@ -544,8 +557,9 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
       }
     }
     LaunchShape s;
-    s.grid = dim3(unsigned((n + 255) / 256), unsigned(now)), s.block = dim3(256), s.cols = now, s.name = "moe.combine";
-    launch(ctx, combine_kernel, s, y, weights + c * k, k, n, x + i64(c) * n);
+    const int width = n % 4 ? 1 : 4;
+    s.grid = dim3(unsigned((n / width + 255) / 256), unsigned(now)), s.block = dim3(256), s.cols = now, s.name = "moe.combine";
+    launch(ctx, width == 4 ? combine_kernel<4> : combine_kernel<1>, s, y, weights + c * k, k, n, x + i64(c) * n);
   }
 }
 
