@@ -431,6 +431,9 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
     int slab_at = 1;  // the border behind the current slab; with fewer units than slabs some are empty
     while (slab_begin(a.units, slab_at) <= u0) slab_at++;
     int border = slab_begin(a.units, slab_at);
+    auto weights_there = [&] { return barrier_test(base + Shape::w_full + 8 * w_slot, w_phase); };
+    // The next unit's codes come in the last step, or the one before: as measured.
+    constexpr bool early = has_min(S) || (C == Code::n4 && S == Scale::g32 && !plain && !bf16);
     // A step: its sums are added up and the operands of the step behind it are made; then that is multiplied.
     prepare(0, next);
     if (Steps::products == 1) give_back();
@@ -449,7 +452,7 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
         if (last) {
           if (more && ++slot == Shape::stages) slot = 0, phase ^= 1;
           image = barrier_test(base + Shape::full + 8 * slot, phase);
-          codes = take(more, there);
+          if (!early) codes = take(more, there);
         }
         f32 d[2];
 #pragma unroll
@@ -460,8 +463,11 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
         add_up(i, at + Shape::d_at, ones, d);
         if (to == Steps::last_product && (!last || more)) give_back();
         if (last && more) next_d = wait_image(image);
+        const bool ask = (i + 2) % Steps::n == 0;
+        if (early && ask) there = weights_there();
         multiply(to, last ? base + slot * Shape::stage : at);  // behind the last unit: of whatever lies there, unused
-        if ((i + 2) % Steps::n == 0) there = barrier_test(base + Shape::w_full + 8 * w_slot, w_phase);
+        if (early && ask) codes = take(more, there);
+        if (!early && ask) there = weights_there();
       }
       now = next;
       ones = are_ones(next_d);
@@ -514,7 +520,7 @@ GemmEntry gemm_entry_8(int layout, GemmKind kind);  // b8
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, TOP/s: PQ2_0 597, Q1_0 606, IQ2_*, IQ1_M, Q3_K 537 to 540,
-// Q2_0 522, IQ1_S 491, IQ3_* 486, Q2_K 467, Q4_K 450, Q4_0 447, Q8_0 444, Q6_K 425, MXFP4 415, IQ4_NL 401, IQ4_XS 395.
+// Q2_0 522, IQ1_S 491, IQ3_* 486, Q4_K 482, Q2_K 474, Q4_0 447, Q8_0 444, Q6_K 427, MXFP4 415, IQ4_NL 405, IQ4_XS 395.
 //
 // Bound by  what a scheduler's two warps do (ncu, IQ4_NL): of 2,480 cycles a unit 1,100 issue, its multiplies take 1,024; the rest are
 //           waits for the multiply, for the warps that share it, for results a few cycles away, and jumps.  So instructions count:
@@ -523,6 +529,7 @@ GemmEntry gemm_entry_8(int layout, GemmKind kind);  // b8
 // tried: columns in two halves, so that a warpgroup's own multiply goes on while it adds up | Q8_0 346 for 395 | four warps meet more often
 // tried: sums on their way around the loop (wait_group 1) | the compiler serialises them (C7514)
 // tried: operands made behind the next multiply, in two sets of registers | PQ2_0 630, Q4_K 492, but IQ2_* 509, Q8_0 431, MXFP4 396
+// tried: codes loaded a step earlier for all | IQ4_NL 405 for 401, Q4_K 482 for 450, but Q1_0 531 for 606, IQ2_* 513 for 538, Q8_0 432
 // tried: Q6_K, IQ4_XS with their levels as operands, d * sub as factor of each sub's sum | 313 and 402 | sums of 16 and 32 inputs
 // tried: Q6_K, IQ4_XS by two planes of f16, sums of 32 inputs | 242 and 230
 // tried: a step's four k-steps as groups, so that weights need no second set of registers | the compiler waits for all at once
