@@ -75,7 +75,11 @@ bool launch_one(Ctx& ctx, const MvArgs& a, int layout, u64 bytes, const std::str
     FEWBIT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&known->second, one.kernel, 32 * warps, one.smem));
   }
   LaunchShape s;
-  s.grid.x = unsigned(std::min(a.tiles / 2, std::max(1, known->second) * device_of(ctx).sms()));
+  const int room = std::max(1, known->second) * device_of(ctx).sms();
+  int rows = 0;
+  for (int i = 0; i < a.n_rows; i++) rows += a.rows[i].rows;
+  // Small matrices by the way: by blocks that have nothing else to do, if there is room for them.
+  s.grid.x = unsigned(a.tiles / 2 + rows <= room ? a.tiles / 2 + rows : std::min(a.tiles / 2, room));
   s.block = dim3(unsigned(32 * warps)), s.smem = one.smem, s.name = layout_infos[layout].name, s.shape = shape, s.bytes = bytes;
   launch(ctx, one.kernel, s, a);
   return true;
@@ -104,6 +108,10 @@ bool launch_few(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const st
   LaunchShape s;
   s.grid = dim3(unsigned(std::min(std::max(a.tiles / tiles, a.n_rows ? sms : 1), f.resident)), unsigned(groups));
   a.full = full_items(a.tiles, tiles, int(s.grid.x));
+  if (tiles == 4) {  // single tiles where they give more blocks something to do
+    a.full = std::min(a.tiles / 4, (std::max(a.tiles - f.resident, 0) + 2) / 3);
+    s.grid.x = unsigned(std::min(a.tiles - 3 * a.full, f.resident));
+  }
   // Between two and three tiles for a multiprocessor: one item of two for each, and the rest one by one.
   if (tiles == 2 && a.tiles > 2 * sms && a.tiles <= 3 * sms && f.resident >= 2 * sms && groups == 1)
     a.full = sms, s.grid.x = unsigned(a.tiles - sms);

@@ -95,10 +95,18 @@ __global__ void __maxnreg__(96) matvec_few_kernel(const __grid_constant__ MvArgs
     while (i + 1 < a.n && tile >= a.p[i + 1].tile0) i++;
     return i;
   };
+  // Items of T tiles among single ones, one for each block, go to blocks at even distances: early launches fill one multiprocessor after
+  // the other, so neighbours tend to lie on the same one.
+  int block = int(blockIdx.x);
+  if (a.tiles - (T - 1) * a.full == int(gridDim.x) && (T == 4 || a.units > 56)) {
+    const int before = block * a.full / int(gridDim.x);
+    block = (block + 1) * a.full / int(gridDim.x) > before ? before : a.full + block - before;
+  }
+  block = __shfl_sync(~0u, block, 0);  // known to the compiler to be the same in all lanes
   auto first_tile = [&](int item) { return item < a.full ? T * item : (T - 1) * a.full + item; };
   auto tiles_of = [&](int item) { return item < a.full ? T : 1; };
   // What the ring asks for next: `ask_left` units of an item from ask_from on.
-  int ask_item = int(blockIdx.x), ask_left = 0, ask_tiles = 0;
+  int ask_item = block, ask_left = 0, ask_tiles = 0;
   const u8* ask_from = nullptr;
   auto ask = [&](u32 slot) {
     if (ask_left == 0) {
@@ -167,7 +175,7 @@ __global__ void __maxnreg__(96) matvec_few_kernel(const __grid_constant__ MvArgs
 #pragma unroll
   for (int n = 0; n < NC; n++) bs0[n] = u32(act_whole_of(min(t + 4 * n, n_cols - 1)));
   int last = 0, number = 0;
-  for (int item = int(blockIdx.x);; item += int(gridDim.x)) {
+  for (int item = block;; item += int(gridDim.x)) {
     const bool more = first_tile(item) < a.tiles;
     f32 acc[T][NC][2] = {};
     auto settle = [&] {
@@ -234,7 +242,7 @@ MvEntry mv_few(int layout, int nc, int tiles);
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), PQ2_0, 8 columns, us of 34816x5120 / 16384x5120 / 5120x17408 / 5120x6144 / 248320x5120:
-// 17.3 / 9.6 / 11.6 / 5.1 / 101 (matvec.cuh: 24.9 / 11.6 / 14.0 / 6.0 / 130); one column 13.9 / 8.5 / 9.0 / 4.2 / 86.  Of the gain, integer
+// 16.4 / 9.6 / 11.1 / 5.1 / 100 (matvec.cuh: 24.9 / 11.6 / 14.0 / 6.0 / 130); one column 13.9 / 8.5 / 9.0 / 4.2 / 86.  Of the gain, integer
 // sums are 4 to 6 %; the rest is fewer instructions around them (half of all were): uniform registers (warp_index(), elect_one()), outputs
 // added up without branches, 96 registers (20 warps on a multiprocessor).
 // tried: 128 registers | 21.7 / 9.8 / 11.6 / 5.1 / 102;  80 registers | 20.7 / 11.2 / 14.8 / 7.0 / 108
@@ -243,3 +251,7 @@ MvEntry mv_few(int layout, int nc, int tiles);
 // tried: stages of four units of two tiles | 16384x5120 10.2 | less of L1 is left for the activations
 // tried: q of the next unit loaded a unit ahead | 2 to 5 % slower
 // tried: fewer stages asked for before the predecessor ends | a token's products 3.87 and 4.03 ms (one stage, none) against 3.78
+// tried: fours in the largest matrices only, without single tiles | 34816x5120 17.2, 8 sequences 1627 tok/s against 1656
+// tried: blocks of two tiles at even distances along short rows too | 5120x6144 5.22;  along long rows not | 5120x17408 11.5
+// tried: items of three tiles where a multiprocessor gets two or three | 5120x17408 15.1, 5120x6144 6.6
+// tried: single tiles for two blocks on every multiprocessor, of two tiles where they do not go round | 11.6, 5.8
