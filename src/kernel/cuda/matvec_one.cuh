@@ -269,14 +269,12 @@ MvOne mv_one(int layout, int units, int warps);
 // tried: one tile per item, for matrices of few rows or the last items of a large one | 34816x5120 16.4 us against 14.6
 // tried: Q1_0 with 4 blocks of 4 stages instead of 5 of 3 | 11.9 / 7.1 / 9.3 / 4.0 / 63
 // tried: fewer stages asked for before the predecessor ends | a token's products 2.49 and 2.86 ms (one stage, none) against 2.36
-// tried: one block of 16 warps on every multiprocessor with an equal share, tiles left over cut into (tile, slab) pieces whose sums go
-// through memory | Q1_0 301 tok/s against 298, PQ2_0 259 against 285 | launches no longer overlap; norms wait behind 19 MB of weights asked
-// for early tried: a high and a low plane of the activations in two columns, units' sums as integers, four times fewer accumulators | the
-// head 90 and 65 us against 86 and 61 (PQ2_0, Q1_0) | chains of eight dependent mmas tried: single tiles until every block has an item |
-// 16384x5120 9.4 us against 8.5, 5120x6144 5.7 against 4.2 (PQ2_0) tried: the small matrices behind the items of the last blocks, not by
-// blocks of their own | Q1_0 299 tok/s against 306 tried: the small matrices first, by a call in the midst of the kernel | Q1_0 34816x5120
-// 32 us against 12.4 | 96 registers and spills tried: 16 bytes at a time by lanes' cp.async instead of the copy engine | the head 89 and 69
-// us
+// tried: one block of 16 warps on every multiprocessor, all with an equal share | Q1_0 301 tok/s, PQ2_0 259 | launches overlap no more
+// tried: a high and a low plane of activations in two columns, units' sums as integers | the head 90 and 65 us against 86 and 61
+// tried: single tiles until every block has an item | 16384x5120 9.4 us against 8.5, 5120x6144 5.7 against 4.2 (PQ2_0)
+// tried: small matrices behind the items of the last blocks instead of by blocks of their own | Q1_0 299 tok/s against 306
+// tried: small matrices first, by a call in the midst of the kernel | Q1_0 34816x5120 32 us against 12.4 | 96 registers, spills
+// tried: copies of 16 bytes by the lanes instead of the copy engine | the head 89 and 69 us against 86 and 61
 //
 // What bounds it: without arithmetic the head takes 83 and 46 us, without weights 56 and 55.  A multiprocessor's quarter issues an
 // mma.m16n8k32 in 6.1 cycles, a logic operation in 2.0, and the two do not overlap (one and four: 13.2); a unit's 4 and 18 are 60 of its
