@@ -92,6 +92,18 @@ template <Code C, bool held>
 struct UnitCodes : Codes<C> {
   using Codes<C>::Codes;
 };
+template <bool held>
+struct UnitCodes<Code::n4, held> : Codes<Code::n4> {
+  using Codes<Code::n4>::Codes;
+  __device__ __forceinline__ void a(int j, u32 (&r)[4], const Tables& t) const {
+#pragma unroll
+    for (int f = 0; f < 2; f++) {
+      const u32 v = w[2 * j + f], m = v & 0x77777777u, s = and_or(v >> 1, t.fours, 0x32103210u);
+      r[2 * f] = permute(permute(t.w[0], t.w[1], m), permute(t.w[2], t.w[3], m), s);
+      r[2 * f + 1] = permute(permute(t.w[0], t.w[1], m >> 16), permute(t.w[2], t.w[3], m >> 16), s >> 16);
+    }
+  }
+};
 template <>
 struct UnitCodes<Code::b8, true> {
   uint4 v[4];

@@ -28,10 +28,11 @@ struct Chosen {
   MvEntry entry;
   int resident = 0;
 };
-const Chosen& choose(Ctx& ctx, int layout, int nc, int tiles, bool experts, int warps) {
-  static Chosen table[std::size(layout_infos)][2][2][2][2];
-  Chosen& c = table[layout][nc - 1][tiles - 1][experts][warps / 8];
+const Chosen& choose(Ctx& ctx, int layout, bool per_128, int nc, int tiles, bool experts, int warps) {
+  static Chosen table[std::size(layout_infos)][2][2][2][2][2];
+  Chosen& c = table[layout][per_128][nc - 1][tiles - 1][experts][warps / 8];
   if (!c.entry.kernel) {
+    if (per_128 && layout == layout_n4_k32) c.entry = mv_entry_n4_per_128(nc, tiles, experts);
     for (auto* f : {mv_entry_q1, mv_entry_b2, mv_entry_t3, mv_entry_n4, mv_entry_b8})
       if (!c.entry.kernel) c.entry = f(layout, nc, tiles, experts);
     allow_smem(c.entry.kernel, c.entry.smem[1]);
@@ -52,7 +53,7 @@ MvProduct mv_product(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
   p.y = y, p.ldy = ldy;
   p.scale[0] = w.scale, p.bias[0] = w.bias;
   p.table = {{u32(t.table[0]), u32(t.table[0] >> 32), u32(t.table[1]), u32(t.table[1] >> 32)}};
-  p.factor = t.factor, p.rows = int(w.rows), p.add = add, p.bf16 = t.bf16, p.per_128 = a.layout == ActLayout::q8_per128;
+  p.factor = t.factor, p.rows = int(w.rows), p.add = add, p.bf16 = t.bf16;
   return p;
 }
 
@@ -128,7 +129,7 @@ void launch_mv(Ctx& ctx, MvArgs& a, int layout, ActLayout act, int groups, u64 b
   // Two tiles at a time save loads of activations; where there are enough of them to go round.
   const int wanted = a.tiles >= 2 * device_of(ctx).sms() ? 2 : 1;
   const int warps = slab_count(a.units);
-  const Chosen& c = choose(ctx, layout, nc, wanted, a.ids != nullptr, warps);
+  const Chosen& c = choose(ctx, layout, act == ActLayout::q8_per128, nc, wanted, a.ids != nullptr, warps);
   LaunchShape s;
   const int items = std::max(a.tiles / c.entry.tiles, a.n_rows ? device_of(ctx).sms() : 1);
   s.grid.x = unsigned(std::min(items, c.resident));

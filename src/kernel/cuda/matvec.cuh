@@ -35,7 +35,6 @@ struct MvProduct {
   int rows;    // outputs; of a pair: of each
   int tile0;   // first tile of this matrix in the launch
   bool add, pair, bf16;
-  bool per_128;  // layout of the activations: one scale per 128
 };
 
 // Columns of one expert, made on the device.
@@ -96,7 +95,7 @@ __device__ __forceinline__ void touch_activations(const u8* act, int units, int 
   }
 }
 
-template <Code C, Scale S, int NC, int T, bool EXPERTS>
+template <Code C, Scale S, int NC, int T, bool EXPERTS, bool PER_128>
 __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ MvArgs a) {
   using Shape = MvShape<C, S, T>;
   constexpr int depth = Shape::depth, unit_bytes = Shape::unit, stage = Shape::stage, stage_units = Shape::stage_units;
@@ -249,7 +248,7 @@ __global__ void __launch_bounds__(256, 2) matvec_kernel(const __grid_constant__ 
           }
 #pragma unroll
           for (int i = 0; i < tiles(); i++)
-            unit_dot<C, S, NC>(unit + u32(i * n_units) * unit_bytes, lane, b, s, p.table, p.bf16, p.per_128, acc[i]);
+            unit_dot<C, S, NC, PER_128>(unit + u32(i * n_units) * unit_bytes, lane, b, s, p.table, p.bf16, acc[i]);
           unit += unit_bytes;
         }
       };
@@ -294,17 +293,17 @@ struct MvEntry {
   size_t smem[2] = {};  // with 4 and with 8 warps
   int tiles = 1;        // per item
 };
-template <Code C, Scale S, int NC, int T, bool EXPERTS>
+template <Code C, Scale S, int NC, int T, bool EXPERTS, bool PER_128>
 inline MvEntry mv_instance() {
-  return {matvec_kernel<C, S, NC, T, EXPERTS>, {MvShape<C, S, T>::smem(NC, 4), MvShape<C, S, T>::smem(NC, 8)}, T};
+  return {matvec_kernel<C, S, NC, T, EXPERTS, PER_128>, {MvShape<C, S, T>::smem(NC, 4), MvShape<C, S, T>::smem(NC, 8)}, T};
 }
 // The kernel of a layout for up to 4 * nc columns; tiles: 1 or 2 per item (8-bit codes: always 1).
-template <Code C, Scale S>
+template <Code C, Scale S, bool PER_128 = false>
 inline MvEntry mv_entry(int nc, int tiles, bool experts) {
-  if (experts) return nc == 1 ? mv_instance<C, S, 1, 1, true>() : mv_instance<C, S, 2, 1, true>();
+  if (experts) return nc == 1 ? mv_instance<C, S, 1, 1, true, PER_128>() : mv_instance<C, S, 2, 1, true, PER_128>();
   if constexpr (C != Code::b8)
-    if (tiles == 2) return nc == 1 ? mv_instance<C, S, 1, 2, false>() : mv_instance<C, S, 2, 2, false>();
-  return nc == 1 ? mv_instance<C, S, 1, 1, false>() : mv_instance<C, S, 2, 1, false>();
+    if (tiles == 2) return nc == 1 ? mv_instance<C, S, 1, 2, false, PER_128>() : mv_instance<C, S, 2, 2, false, PER_128>();
+  return nc == 1 ? mv_instance<C, S, 1, 1, false, PER_128>() : mv_instance<C, S, 2, 1, false, PER_128>();
 }
 // One function per file of instances; no kernel for layouts of other files.
 MvEntry mv_entry_q1(int layout, int nc, int tiles, bool experts);
@@ -312,6 +311,7 @@ MvEntry mv_entry_b2(int layout, int nc, int tiles, bool experts);
 MvEntry mv_entry_t3(int layout, int nc, int tiles, bool experts);
 MvEntry mv_entry_n4(int layout, int nc, int tiles, bool experts);
 MvEntry mv_entry_b8(int layout, int nc, int tiles, bool experts);
+MvEntry mv_entry_n4_per_128(int nc, int tiles, bool experts);  // n4.k32 with activations q8_per128
 
 }  // namespace fewbit::kernel::cuda
 

@@ -15,4 +15,6 @@ MvEntry mv_entry_n4(int layout, int nc, int tiles, bool experts) {
   }
 }
 
+MvEntry mv_entry_n4_per_128(int nc, int tiles, bool experts) { return mv_entry<Code::n4, Scale::k32, true>(nc, tiles, experts); }
+
 }  // namespace fewbit::kernel::cuda

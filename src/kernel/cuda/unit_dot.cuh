@@ -2,8 +2,8 @@
 //
 // Maths    per k-step of 32 inputs: S = sum over the halves of sub * (sum of level q), an exact integer;  t = fma(S, a, t) with the
 //          activation's scale a;  per scale block: acc = fma(t, d, acc).  Minima likewise: m = fma(min * sum q, a, m), acc = fma(-dmin, m,
-//          acc).  With activations of one scale per 128 (b8.k16, and n4.k32 if `per_128`) the whole unit's sum is an exact integer:
-//          acc = fma(a * sum, d, acc).
+//          acc).  per_128: the activations have one scale a per 128, and the whole unit's sum is an exact integer: acc = fma(a * sum, d,
+//          acc).
 // Trick 1  2-bit and 1-bit codes are not shifted down: w & (0x03030303 << 2j) is a u8 operand 4^j too large, and the product with
 //          a * 4^-j is exact, so one logic operation makes 4 weights.  Without it: two.
 // Trick 2  the accumulator starts at 0x4b400000, as a float 1.5 * 2^23; read as a float, minus that and the zero point's sum(q) 4^j, it
@@ -21,12 +21,6 @@ __device__ __forceinline__ u32 permute(u32 a, u32 b, u32 s) {
   u32 r;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(s));
   return r;
-}
-
-__device__ __forceinline__ u32 and_or(u32 a, u32 b, u32 c) {
-  u32 d;
-  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-  return d;
 }
 
 template <bool is_signed>
@@ -73,7 +67,7 @@ __device__ __forceinline__ uint4 shared_u128(u32 at) {
 
 struct Tables {
   u32 w[4];
-  u32 fours = 0x44444444u;  // an operand like the others, where a kernel keeps it in a register: two immediates would take two instructions
+  u32 fours = 0x44444444u;  // for the wide kernel, which keeps it in a register: two immediates would take two instructions
 };
 
 template <Code C>
@@ -133,7 +127,7 @@ struct Codes<Code::n4> {
   __device__ __forceinline__ void a(int j, u32 (&r)[4], const Tables& t) const {
 #pragma unroll
     for (int f = 0; f < 2; f++) {
-      const u32 v = w[2 * j + f], m = v & 0x77777777u, s = and_or(v >> 1, t.fours, 0x32103210u);
+      const u32 v = w[2 * j + f], m = v & 0x77777777u, s = (v >> 1 & 0x44444444u) | 0x32103210u;
       r[2 * f] = permute(permute(t.w[0], t.w[1], m), permute(t.w[2], t.w[3], m), s);
       r[2 * f + 1] = permute(permute(t.w[0], t.w[1], m >> 16), permute(t.w[2], t.w[3], m >> 16), s >> 16);
     }
@@ -171,9 +165,9 @@ __device__ __forceinline__ f32 unbias(int c) { return __int_as_float(c) - float_
 
 // acc[column half][row half] += the unit's product.  NC: 1 = columns 0..3 of the group only, 2 = all 8.
 // unit: shared address.  b: the lane's B registers as two 16-byte loads (k-steps 0, 1 and 2, 3).  s: scales of columns t and t + 4.
-template <Code C, Scale S, int NC>
+template <Code C, Scale S, int NC, bool per_128>
 __device__ __forceinline__ void unit_dot(u32 unit, int lane, const uint4 (&b)[2], const ActScales (&s)[NC], const Tables& table, bool bf16,
-                                         bool per_128, f32 (&acc)[NC][2]) {
+                                         f32 (&acc)[NC][2]) {
   const Codes<C> codes(unit, lane);
   const u32 scales = unit + code_bytes(C);
   const int g = lane / 4;
@@ -276,9 +270,9 @@ __device__ __forceinline__ void unit_dot(u32 unit, int lane, const uint4 (&b)[2]
         }
       }
     }
-  } else if constexpr ((S == Scale::k16 && C == Code::b8) || (S == Scale::k32 && C == Code::n4)) {
+  } else if constexpr (per_128) {
     constexpr bool halves = S == Scale::k16;
-    if constexpr (halves) per_128 = true;
+    static_assert(S == Scale::k16 || S == Scale::k32);
     u32 sub[2][2], d2;
     if constexpr (halves) {
       const uint4 v = shared_u128(scales + 16 * g);
@@ -288,7 +282,6 @@ __device__ __forceinline__ void unit_dot(u32 unit, int lane, const uint4 (&b)[2]
       sub[0][0] = v.x, sub[1][0] = v.y, d2 = shared_u32(scales + 64 + 4 * g);
     }
     int total[NC][2] = {};
-    f32 t[NC][2] = {};
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       u32 a[4];
@@ -298,25 +291,24 @@ __device__ __forceinline__ void unit_dot(u32 unit, int lane, const uint4 (&b)[2]
       if constexpr (halves)
         mma16<is_signed>(d, a[0], a[1], b0(j), none), mma16<is_signed>(e, a[2], a[3], b1(j), none);
       else
-        mma32<is_signed>(d, a, b0(j), b1(j), c);
+        mma32<is_signed>(d, a, b0(j), b1(j), none);
 #pragma unroll
       for (int h = 0; h < 2; h++) {
+        // Sub i of the row: a byte with its sign.
         auto sub_of = [&](int i) { return int(permute(halves ? sub[h][j / 2] : sub[h][0], 0, u32(i + (i + 8) * 0x1110))); };
 #pragma unroll
         for (int n = 0; n < NC; n++) {
           if constexpr (halves)
             total[n][h] += d[2 * h + n] * sub_of(j % 2 * 2) + e[2 * h + n] * sub_of(j % 2 * 2 + 1);
-          else if (per_128)
-            total[n][h] += (d[2 * h + n] - float_bias_bits) * sub_of(j);
           else
-            t[n][h] = __fmaf_rn(unbias(d[2 * h + n]) * signed_byte_float(sub[h][0], j), s[n].d[j], t[n][h]);
+            total[n][h] += d[2 * h + n] * sub_of(j);
         }
       }
     }
 #pragma unroll
     for (int n = 0; n < NC; n++)
 #pragma unroll
-      for (int h = 0; h < 2; h++) acc[n][h] = __fmaf_rn(per_128 ? f32(total[n][h]) * s[n].d[0] : t[n][h], half_of(d2, h), acc[n][h]);
+      for (int h = 0; h < 2; h++) acc[n][h] = __fmaf_rn(f32(total[n][h]) * s[n].d[0], half_of(d2, h), acc[n][h]);
   } else {
     constexpr bool halves = S == Scale::k16 || S == Scale::k16m;
     u32 sub[2][2], low[2] = {};
