@@ -41,6 +41,7 @@ TEST(Stop, CtrlCEndsEveryLongCommandCleanly) {
       {"batched-bench -v -npp 4096 -ntg 1024 -npl 8 -m " + dense, "loaded", "cancelled"},
       {"launches -v -c 30000 -d 29000 -m " + dense, "loaded", "while filling"},
       {"ceiling --seconds 60", "", "cancelled"},
+      {"verify --mutate", "", "cancelled after"},
       {"synth qwen3-8b Q4_0 " + gguf, "", "was not written"},
       {"run -p x --synthetic qwen3-8b:PQ2_0", "memory", "cancelled while"},
   };

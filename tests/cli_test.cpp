@@ -231,6 +231,31 @@ TEST(Cli, AbSaysWhichBuildEnded) {
   EXPECT_NE(r.err.find(dies + " ended in the middle"), std::string::npos) << r.err;
 }
 
+TEST(Cli, VerifyListsWithoutAVerdict) {
+  Outcome r = call("verify --list --op matmul --type IQ2_XS -o csv");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find(",LISTED,"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find(",OK,"), std::string::npos) << r.out;
+  r = call("verify --list --mutate --op matmul --type IQ2_XS");
+  EXPECT_NE(r.out.find("wrong grid row"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("rows, not run"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find("caught"), std::string::npos) << r.out;
+  for (const char* o : {"-o json", "--every 3", "--all", "--list"}) EXPECT_EQ(call(std::string("verify --quick ") + o).code, 2) << o;
+}
+
+// The self-test finds no memory: one line, not the end of the process.
+TEST(Cli, NoMemoryForTheSelfTestIsSaid) {
+  for (const char* args : {"run -p hi -n 3", "verify --every 50", "verify --quick"}) {
+    for (const char* limit : {"ulimit -v 40000; ", "ulimit -v 45000; "}) {
+      const Outcome r = call(args, "", limit);
+      if (r.code == 0 || r.err.find("error while loading shared libraries") != std::string::npos) continue;
+      EXPECT_EQ(r.code, 1) << args << "\n" << r.err;
+      EXPECT_LE(lines(r.err), 2) << args << "\n" << r.err;
+      EXPECT_EQ(r.err.find("check failed"), std::string::npos) << args << "\n" << r.err;
+    }
+  }
+}
+
 // Builds that stay silent, from the start or in the middle.
 TEST(Cli, AbGivesUpOnASilentBuild) {
   Folder dir;

@@ -65,20 +65,23 @@ static void detect(CpuFeatures& f) {
 static void detect(CpuFeatures&) {}
 #endif
 
-// A cap, and what it takes away.
+// A cap, and what it takes away.  Only this architecture's: another's would change nothing, and its tests would test nothing.
 struct Cap {
   std::string_view name;
   void (*apply)(CpuFeatures&);
 };
 static constexpr Cap caps[] = {
     {"scalar", [](CpuFeatures& f) { f.avx2 = f.avx_vnni = f.avx512 = f.avx512_vnni = f.vbmi = f.neon = f.dotprod = f.i8mm = false; }},
+#if defined(__x86_64__)
     {"avx2", [](CpuFeatures& f) { f.avx_vnni = f.avx512 = f.avx512_vnni = f.vbmi = false; }},
     {"avx_vnni", [](CpuFeatures& f) { f.avx512 = f.avx512_vnni = f.vbmi = false; }},
     {"avx512", [](CpuFeatures& f) { f.avx_vnni = f.avx512_vnni = false; }},
     {"avx512_vnni", [](CpuFeatures&) {}},
+#elif defined(__aarch64__)
     {"neon", [](CpuFeatures& f) { f.dotprod = f.i8mm = false; }},
     {"dotprod", [](CpuFeatures& f) { f.i8mm = false; }},
     {"i8mm", [](CpuFeatures&) {}},
+#endif
 };
 
 static const Cap* cap_of(std::string_view name) {

@@ -145,6 +145,8 @@ struct Planner {
                            format_info(want).block);
       want = fits;
     }
+    if (want == Type::I2_S && t.dims[2] * t.dims[3] > 1)
+      return fail(t, fmt::format("I2_S has one scale for a whole tensor and cannot hold {} experts", t.dims[2] * t.dims[3]));
     if (want == Type::I2_S && t.elements() % 128 != 0)
       return fail(t, fmt::format("I2_S needs a multiple of 128 elements, it has {}", t.elements()));
     p.to = want;

@@ -241,6 +241,15 @@ TEST(Quantize, PureNamesTheTypeItself) {
   }
 }
 
+// It would be written, and no model would load it.
+TEST(Quantize, NoExpertsInATypeWithOneScalePerTensor) {
+  File f = model();
+  ThreadPool pool(1, false);
+  auto plan = plan_quantize(f, options("I2_S", true, true), pool);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_NE(plan.error().what.find("cannot hold 4 experts"), std::string::npos) << plan.error().what;
+}
+
 TEST(Quantize, UnusedExpertsAndEmptyColumns) {
   File f = model();
   Imatrix m = importance(f);

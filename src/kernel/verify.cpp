@@ -79,6 +79,9 @@ VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& o
           break;
         case Verdict::not_offered:
           n->not_offered++;
+          break;
+        case Verdict::listed:
+          n->listed++;
       }
     }
     if (on_row) on_row(row);
@@ -87,6 +90,7 @@ VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& o
   int nth = 0;
   for (const Case& c : cases) {
     if (nth++ % options.every != 0) continue;
+    if (options.cancel && *options.cancel) break;
     if (!options.op.empty() && options.op != c.op) continue;
     if (!options.type.empty() && options.type != c.type) continue;
     VerifyRow row;
@@ -104,8 +108,9 @@ VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& o
       continue;
     }
     if (options.list) {
-      row.verdict = Verdict::ok;
-      emit(row, nullptr);
+      row.verdict = Verdict::listed;
+      if (!options.mutate) emit(row, nullptr);
+      for (size_t i = 0; options.mutate && i < c.faults.size(); i++) row.note = fault_name(c.faults[i]), emit(row, nullptr);
       continue;
     }
     const CaseResult want = sides.run(c, false);
@@ -136,7 +141,7 @@ VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& o
   return report;
 }
 
-Status self_test(Device& device, const Kernels& table) {
+Status self_test(Device& device, const Kernels& table) try {
   CaseRequest request;
   request.table = &table;
   request.quick = true;
@@ -156,6 +161,8 @@ Status self_test(Device& device, const Kernels& table) {
     }
   }
   return {};
+} catch (const NoMemory& e) {
+  return Error{Code::out_of_memory, std::string("self-test: ") + e.what()};
 }
 
 Result<const Kernels*> tested_kernels_for(Device& device, Path path) {

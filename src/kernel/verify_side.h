@@ -5,12 +5,18 @@
 #include <deque>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "base/bits.h"
 #include "kernel/kernel.h"
 
 namespace fewbit::kernel {
+
+// The device has no room for a case; what() names the numbers.
+struct NoMemory : std::runtime_error {
+  using runtime_error::runtime_error;
+};
 
 // An output on the device with `guard` poisoned bytes before and behind it.
 struct Output {
@@ -111,7 +117,7 @@ class Side {
  private:
   Buffer allocate(u64 bytes) {
     auto b = device_.allocate(bytes);
-    FEWBIT_CHECK(b.ok(), "%s", b.error().what.c_str());
+    if (!b.ok()) throw NoMemory(b.error().what);
     return std::move(*b);
   }
   static constexpr u64 block_bytes = u64(1) << 20;

@@ -19,7 +19,7 @@ struct VerifyCommand {
 };
 
 static const char* status(kernel::Verdict v) {
-  static constexpr const char* names[] = {"OK", "FAIL", "MISSING", "NOT OFFERED"};
+  static constexpr const char* names[] = {"OK", "FAIL", "MISSING", "NOT OFFERED", "LISTED"};
   return names[int(v)];
 }
 
@@ -63,6 +63,7 @@ static Status verify_command(VerifyCommand& o) {
         "| status | op | type | shape | columns | kernel | nmse | max error | |\n| --- | --- | --- | --- | ---: | --- | ---: | ---: | --- "
         "|\n");
   o.options.repack = !o.no_repack;
+  o.options.cancel = &Cancel::flag();
   const kernel::VerifyReport report = kernel::verify(*device, *table, o.options, [&](const kernel::VerifyRow& r) {
     if (o.output == "csv") {
       fmt::print("{},{},{},{},{},{},{:.3e},{:.3e},{}\n", r.op, r.type, r.shape, r.columns, r.kernel, status(r.verdict), r.nmse, r.max_error,
@@ -77,8 +78,11 @@ static Status verify_command(VerifyCommand& o) {
   int failed = 0, rows = 0;
   for (const kernel::VerifyCount& c : report.counts) {
     counts[c.name.empty() ? "all" : c.name] = {{"ok", c.ok}, {"fail", c.fail}, {"missing", c.missing}, {"not_offered", c.not_offered}};
-    if (c.name.empty()) failed = c.fail, rows = c.ok + c.fail + c.missing + c.not_offered;
-    if (o.output == "md") {
+    if (o.options.list) counts["all"]["listed"] = c.listed;
+    if (c.name.empty()) failed = c.fail, rows = int(report.rows.size());
+    if (o.output == "md" && o.options.list) {
+      fmt::print("all: {} rows, not run\n", c.listed);
+    } else if (o.output == "md") {
       fmt::print("{}: {} OK, {} FAIL, {} MISSING{}{}\n", c.name.empty() ? "all" : c.name, c.ok, c.fail, c.missing,
                  c.not_offered ? fmt::format(", {} NOT OFFERED", c.not_offered) : "",
                  o.options.mutate ? " (OK = the fault was caught)" : "");
@@ -89,6 +93,7 @@ static Status verify_command(VerifyCommand& o) {
     for (const kernel::VerifyRow& r : report.rows) all.push_back(json_row(r));
     fmt::print("{}\n", Json{{"device", device->name()}, {"table", table->name}, {"rows", all}, {"counts", counts}}.dump(2));
   }
+  if (Cancel::flag()) return Error{Code::cancelled, fmt::format("verify: cancelled after {} rows, {} of them failed", rows, failed)};
   if (rows == 0)
     return Error{Code::not_found,
                  fmt::format("verify: nothing matches --op '{}' --type '{}' -k '{}'", o.options.op, o.options.type, o.pattern)};
@@ -107,11 +112,11 @@ void add_verify(CLI::App& app, Run& run) {
   auto* list = app.add_flag("--list", o->options.list, "list the rows without running them");
   auto* mutate = app.add_flag("--mutate", o->options.mutate, "put a fault into every row; success only if each is caught");
   auto* no_repack = app.add_flag("--no-repack", o->no_repack, "the kernels for the file's own layout");
-  app.add_option("--every", o->options.every, "only each N-th case")->check(whole(1, 1 << 20));
+  auto* every = app.add_option("--every", o->options.every, "only each N-th case")->check(whole(1, 1 << 20));
   auto* quick = app.add_flag("--quick", o->quick, "only the self-test that runs before a table's first use, and the time it takes");
-  for (auto* other : {op, type, pattern, list, mutate, no_repack}) quick->excludes(other);
-  app.add_flag("--all", o->all, "md: print the rows that are OK too");
-  app.add_option("-o,--output", o->output, "md, json or csv")->check(CLI::IsMember({"md", "json", "csv"}));
+  auto* all = app.add_flag("--all", o->all, "md: print the rows that are OK too");
+  auto* output = app.add_option("-o,--output", o->output, "md, json or csv")->check(CLI::IsMember({"md", "json", "csv"}));
+  for (auto* other : {op, type, pattern, list, mutate, no_repack, every, all, output}) quick->excludes(other);
   run = [o]() { return verify_command(*o); };
 }
 
