@@ -141,7 +141,7 @@ VerifyReport verify(Device& device, const Kernels& table, const VerifyOptions& o
   return report;
 }
 
-Status self_test(Device& device, const Kernels& table) try {
+static Status run_self_test(Device& device, const Kernels& table) {
   CaseRequest request;
   request.table = &table;
   request.quick = true;
@@ -161,8 +161,12 @@ Status self_test(Device& device, const Kernels& table) try {
     }
   }
   return {};
-} catch (const NoMemory& e) {
-  return Error{Code::out_of_memory, std::string("self-test: ") + e.what()};
+}
+
+Status self_test(Device& device, const Kernels& table) {
+  try {
+    return run_self_test(device, table);
+  } catch (const NoMemory& e) { return Error{Code::out_of_memory, std::string("self-test: ") + e.what()}; }
 }
 
 Result<const Kernels*> tested_kernels_for(Device& device, Path path) {
