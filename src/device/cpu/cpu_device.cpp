@@ -50,6 +50,22 @@ Memory memory() {
   return m;
 }
 
+// Memory that begins on a 2 MiB page and asks for such pages: fewer address translations in what is streamed (weights, KV, state).  The
+// system aligns only lengths that are whole large pages, if any: of the 8.1 MiB of keys of a layer at depth 4096, a quarter lay in 4 KiB
+// pages, and attention took 6 % longer.  Null where the system gives no memory.
+void* map_large(u64 bytes) {
+  constexpr u64 large = u64(2) << 20;
+  const u64 length = u64(round_up(i64(bytes), 4096));
+  void* p = mmap(nullptr, length + large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  const u64 before = (large - reinterpret_cast<uintptr_t>(p) % large) % large;
+  u8* data = static_cast<u8*>(p) + before;
+  if (before > 0) munmap(p, before);
+  munmap(data + length, large - before);
+  madvise(data, length, MADV_HUGEPAGE);
+  return data;
+}
+
 // Buffers of a small model's weights, one after the other in regions of 2 MiB pages: streaming them crosses few pages, within a buffer
 // and from each to the next.  A region is given back with its last buffer; what is released before is unmapped inside it.
 class Regions {
@@ -62,9 +78,8 @@ class Regions {
     bytes = rounded(bytes);
     const std::lock_guard lock(mutex_);
     if (regions_.empty() || regions_.back().used + bytes > size) {
-      void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (p == MAP_FAILED) return nullptr;
-      madvise(p, size, MADV_HUGEPAGE);
+      void* p = map_large(size);
+      if (!p) return nullptr;
       regions_.push_back({static_cast<u8*>(p)});
     }
     Region& r = regions_.back();
@@ -112,18 +127,19 @@ class CpuDevice final : public Device {
   Result<Buffer> allocate(u64 bytes) override {
     if (bytes == 0) return Buffer();
     Memory m = memory();
-    void* p = MAP_FAILED;
+    void* p = nullptr;
     if (Regions::holds(bytes)) {
-      if (void* q = regions_.take(bytes)) return Buffer(this, q, bytes);
+      p = regions_.take(bytes);
+    } else if (bytes >= Regions::most && bytes <= m.total) {
+      p = map_large(bytes);
     } else if (bytes <= m.total) {
       p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (p == MAP_FAILED) p = nullptr;
     }
-    if (p == MAP_FAILED) {
+    if (!p) {
       return Error{Code::out_of_memory, fmt::format("cpu: cannot allocate {} MiB: {} MiB of memory, {} MiB of it free", bytes >> 20,
                                                     m.total >> 20, m.available >> 20)};
     }
-    // Large buffers are streamed through (weights, KV, state): fewer address translations with 2 MiB pages.
-    if (bytes >= Regions::most) madvise(p, bytes, MADV_HUGEPAGE);
     return Buffer(this, p, bytes);
   }
   void release(void* data, u64 bytes) override {
