@@ -58,27 +58,31 @@ AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed, f64 floor) {
 }
 
 AbResult compare(Contestant& a, Contestant& b, const AbOptions& options) {
+  auto ended = [&] { return a.lost() || b.lost() || (options.cancel && *options.cancel); };
+  AbResult early;
   a.run(1);
   b.run(1);
   const std::vector<u32> bits_a = a.bits(), bits_b = b.bits();
   // As many repetitions as fill the time, the same for both.
   const f64 once = std::max({a.run(1), b.run(1), 1e-9});
-  const int times = int(std::clamp(options.seconds / once, 1.0, 1e6));
+  const int times = int(std::clamp(options.seconds / once, 1.0, f64(most_repetitions)));
+  const struct {
+    Contestant& of;
+    f64 Round::*time;
+  } turns[] = {{a, &Round::a},         {b, &Round::b},         {b, &Round::b},         {a, &Round::a},
+               {a, &Round::control_a}, {a, &Round::control_b}, {a, &Round::control_b}, {a, &Round::control_a}};
   std::vector<Round> rounds;
-  for (int i = 0; i < options.pairs && !a.lost() && !b.lost(); i++) {
+  for (; early.rounds < options.pairs; early.rounds++) {
     Round r;
-    r.a = a.run(times);
-    r.b = b.run(times);
-    r.b += b.run(times);
-    r.a += a.run(times);
-    r.control_a = a.run(times);
-    r.control_b = a.run(times);
-    r.control_b += a.run(times);
-    r.control_a += a.run(times);
-    for (f64* t : {&r.a, &r.b, &r.control_a, &r.control_b}) *t /= times;
+    for (const auto& turn : turns) {
+      if (ended()) return early;
+      r.*turn.time += turn.of.run(times) / times;
+    }
+    if (ended()) return early;  // its last time may be no time
     rounds.push_back(r);
   }
   AbResult result = judge_rounds(rounds, options.seed, options.floor);
+  result.rounds = int(rounds.size());
   result.same_bits = bits_a == bits_b;
   return result;
 }

@@ -1,6 +1,7 @@
 // Paired, interleaved comparison of two ways to do one operation: the same inputs, in turns (A B B A), with A against itself as a control
 // in the same run.  The machine is shared and its clock moves, so nothing but ratios of neighbours is believed.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -28,7 +29,9 @@ struct AbOptions {
   f64 seconds = 0.002;  // at least this much per timing
   u64 seed = 1;         // of the bootstrap
   f64 floor = 0;        // differences up to this share count as none
+  const std::atomic<bool>* cancel = nullptr;
 };
+constexpr int most_repetitions = 1'000'000;  // of a timing
 
 struct Ratio {
   f64 median = 1, low = 1, high = 1;  // B's time over A's, and its 95 % interval (bootstrap over rounds)
@@ -38,6 +41,7 @@ struct AbResult {
   Ratio ratio, control;              // control: A against A
   f64 seconds_a = 0, seconds_b = 0;  // medians of one run
   bool same_bits = false;
+  int rounds = 0;
   enum Verdict { no_difference, a_faster, b_faster } verdict = no_difference;
   std::string text() const;
 };
@@ -49,7 +53,7 @@ struct Round {
 };
 AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed, f64 floor = 0);
 
-// Ends early when one of them is lost.
+// Ends early, without a verdict, when one of them is lost or `cancel` is set.
 AbResult compare(Contestant& a, Contestant& b, const AbOptions& options);
 
 // ---- products on the CPU ---------------------------------------------------------------------------------------------------------
@@ -63,7 +67,11 @@ struct AbShape {
   int panel = 0;     // columns that a tile of 16 rows is multiplied with at once, at most (0 = as the kernel prefers)
   bool cold = true;  // weights that do not fit in three times the last cache
   f64 planted = 0;   // part of the rows (on a GPU: of the launches) that is done twice, to see whether it is noticed
+  const std::atomic<bool>* cancel = nullptr;  // on a CPU: ends a timing early, which means nothing then
 };
+// The rows that are done twice for `planted` on the CPU: whole tiles of 16.  Error: so few tiles that what is planted would differ from
+// the share asked for by more than a fifth of it.
+Result<i64> planted_rows(const AbShape& shape);
 // Names of the kernels that this processor can run for a type: "gemv.PQ2_0/avx2.bits2.r16", ...
 std::vector<std::string> kernel_names(Type type);
 // `kernel`: such a name; or what follows its '/', or only the instruction set (then its packed layout, if it has one for the type).

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <fstream>
 #include <random>
@@ -168,6 +169,48 @@ TEST(Ab, ContestantsOfOneLayoutShareTheirWeights) {
   if (names.front() != names.back()) {  // another layout: bytes of its own
     auto c = std::move(cpu_contestant(*device, names.back(), shape).value());
     EXPECT_EQ(a->bits(), c->bits());
+  }
+}
+
+TEST(Ab, PlantedRowsAreWithinAFifthOfTheShare) {
+  AbShape shape;
+  for (const auto& [rows, share, want] :
+       {std::tuple(2048, 0.02, 48), std::tuple(2048, 0.25, 512), std::tuple(16, 1.0, 16), std::tuple(17, 1.0, 16), std::tuple(24, 1.0, 24),
+        std::tuple(3, 0.02, 0), std::tuple(32, 0.1, 0), std::tuple(64, 0.32, 0), std::tuple(64, 0.3, 16), std::tuple(2048, 0.001, 0)}) {
+    shape.rows = rows;
+    shape.planted = share;
+    const auto r = planted_rows(shape);
+    EXPECT_EQ(r.ok() ? r.value() : 0, want) << rows << " rows, " << share;
+  }
+}
+
+// A contestant that ends, or says stop, in the middle of a round: the rounds before it are counted, nothing is judged.
+TEST(Ab, AStopInARoundGivesNoVerdict) {
+  struct Stops : Contestant {
+    std::atomic<bool>* flag;
+    int left;
+    bool ends, gone = false;
+    Stops(std::atomic<bool>* f, int n, bool e) : flag(f), left(n), ends(e) {}
+    f64 run(int) override {
+      if (--left > 0) return 1e-3;
+      if (ends)
+        gone = true;
+      else
+        *flag = true;
+      return 0;
+    }
+    std::vector<u32> bits() override { return {1}; }
+    bool lost() const override { return gone; }
+  };
+  for (bool ends : {false, true}) {
+    std::atomic<bool> flag{false};
+    Stops a(&flag, 1000, false), b(&flag, 2 + 2 * 3 + 1, ends);  // the fourth round's first run of B
+    AbOptions o;
+    o.cancel = &flag;
+    const AbResult r = compare(a, b, o);
+    EXPECT_EQ(r.rounds, 3);
+    EXPECT_EQ(r.verdict, AbResult::no_difference);
+    EXPECT_EQ(1000 - a.left, 2 + 6 * 3 + 1);  // and A is asked no more
   }
 }
 

@@ -1,27 +1,15 @@
 // ab: a paired, interleaved comparison of two kernels by name, or of two builds of this program by path.
-//
-// A build is run as `PATH ab --worker ...`, which answers on its standard output: "hello" with "ready" and the bytes of weights that one
-// operation reads, "run N" with the seconds that N operations took, "bits" with the bits of the last result.
 #include "kernel/ab.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
-#include <sstream>
-#include <thread>
+#include <set>
 
+#include "app/cli/ab_build.h"
 #include "app/cli/common.h"
 #include "app/cli/values.h"
-#include "base/clock.h"
 #include "base/cpu_features.h"
 
 namespace fewbit::cli {
@@ -33,135 +21,10 @@ struct AbCommand {
   int threads = 0;
   f64 planted = 0, limit = 60;
   bool warm = false, cold = false, worker = false, list = false;
+  bool limited = false;  // --limit is given
 };
 
 namespace {
-
-// Another build in a process of its own.  It must answer each request within `limit` seconds.
-class Build : public kernel::Contestant {
- public:
-  static Result<std::unique_ptr<kernel::Contestant>> start(const std::string& path, const std::vector<std::string>& args, f64 limit) {
-    int to[2], from[2];
-    if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) return Error{Code::io, "ab: cannot make a pipe"};
-    auto b = std::unique_ptr<Build>(new Build(path, limit));
-    b->pid_ = fork();
-    if (b->pid_ == 0) {
-      dup2(to[0], 0);
-      dup2(from[1], 1);
-      std::vector<char*> argv{const_cast<char*>(path.c_str())};
-      for (const std::string& s : args) argv.push_back(const_cast<char*>(s.c_str()));
-      argv.push_back(nullptr);
-      execv(path.c_str(), argv.data());
-      _exit(127);
-    }
-    close(to[0]);
-    close(from[1]);
-    b->in_ = to[1];
-    b->out_ = from[0];
-    std::string ready;
-    if (!b->ask("hello", ready) || ready.rfind("ready", 0) != 0) {
-      if (b->silent_) return Error{Code::io, b->trouble()};
-      return Error{Code::unsupported, fmt::format("{}: does not answer as a build of fewbit with `ab --worker` and this kernel", path)};
-    }
-    b->bytes_ = std::strtoull(ready.c_str() + 5, nullptr, 10);
-    return std::unique_ptr<kernel::Contestant>(std::move(b));
-  }
-  ~Build() override {
-    if (in_ >= 0) close(in_);
-    if (out_ >= 0) close(out_);
-    if (pid_ <= 0) return;
-    for (int i = 0; i < 100 && !silent_; i++) {  // it ends when nobody asks any more
-      if (waitpid(pid_, nullptr, WNOHANG) != 0) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  f64 run(int times) override {
-    std::string s;
-    ask(fmt::format("run {}", times), s);
-    return std::strtod(s.c_str(), nullptr);
-  }
-  std::vector<u32> bits() override {
-    std::string s;
-    ask("bits", s);
-    std::vector<u32> v;
-    std::istringstream in(s);
-    for (std::string w; in >> w;) v.push_back(u32(std::strtoul(w.c_str(), nullptr, 16)));
-    return v;
-  }
-  bool lost() const override { return !asked_.empty(); }
-  u64 bytes() const override { return bytes_; }
-  // Why it is lost.
-  std::string trouble() const {
-    if (silent_) return fmt::format("ab: {} did not answer '{}' within {:g} s (--limit)", path_, asked_, limit_);
-    return fmt::format("ab: {} ended in the middle of the comparison", path_);
-  }
-
- private:
-  Build(std::string path, f64 limit) : path_(std::move(path)), limit_(limit) {}
-  // False, and lost from then on, when the process has ended or stays silent.
-  bool ask(const std::string& question, std::string& answer) {
-    answer.clear();
-    if (lost()) return false;
-    auto* before = std::signal(SIGPIPE, SIG_IGN);  // the process may have ended
-    const std::string line = question + "\n";
-    const bool sent = write(in_, line.data(), line.size()) == ssize_t(line.size());
-    std::signal(SIGPIPE, before);
-    if (sent && receive(answer)) return true;
-    asked_ = question;
-    answer.clear();
-    return false;
-  }
-  bool receive(std::string& answer) {
-    const f64 end = now_s() + limit_;
-    for (;;) {
-      if (const size_t line = rest_.find('\n'); line != std::string::npos) {
-        answer = rest_.substr(0, line);
-        rest_.erase(0, line + 1);
-        return true;
-      }
-      const f64 left = end - now_s();
-      pollfd p{out_, POLLIN, 0};
-      const int got = left <= 0 ? 0 : poll(&p, 1, int(std::min(left, 1e5) * 1e3) + 1);
-      if (got < 0 && errno == EINTR && !Cancel::flag()) continue;
-      if (got <= 0) {
-        silent_ = got == 0;
-        return false;
-      }
-      char piece[1 << 16];
-      const ssize_t n = read(out_, piece, sizeof piece);
-      if (n <= 0) return false;
-      rest_.append(piece, size_t(n));
-    }
-  }
-  std::string path_, asked_, rest_;  // asked_: what was not answered; rest_: read, but not yet a line
-  f64 limit_;
-  bool silent_ = false;
-  pid_t pid_ = -1;
-  u64 bytes_ = 0;
-  int in_ = -1, out_ = -1;
-};
-
-Status serve(kernel::Contestant& c) {
-  for (std::string line; std::getline(std::cin, line);) {
-    if (line == "hello") {
-      fmt::print("ready {}\n", c.bytes());
-    } else if (line.rfind("run ", 0) == 0) {
-      fmt::print("{:.9f}\n", c.run(std::max(1, std::atoi(line.c_str() + 4))));
-    } else if (line == "bits") {
-      std::string s;
-      for (u32 w : c.bits()) s += fmt::format("{:x} ", w);
-      fmt::print("{}\n", s);
-    } else {
-      return Error{Code::invalid_argument, "ab --worker: unknown request '" + line + "'"};
-    }
-    std::fflush(stdout);
-  }
-  return {};
-}
-
-bool is_build(const std::string& name) { return std::filesystem::is_regular_file(name) && access(name.c_str(), X_OK) == 0; }
 
 // A name that can only be a path, but no program lies there: said before anything is made ready.
 void check_path(const std::string& name) {
@@ -188,14 +51,21 @@ static std::vector<kernel::AbShape> shapes_of(const AbCommand& o) {
   const size_t x = o.dims.find('x');
   if (x == std::string::npos) usage(fmt::format("--shape: '{}' is not ROWSxINPUTS", o.dims));
   kernel::AbShape s;
-  s.rows = parse_ints("--shape", o.dims.substr(0, x), 1, 1 << 24)[0];
-  s.n = parse_ints("--shape", o.dims.substr(x + 1), 1, 1 << 24)[0];
+  const std::vector<i64> rows = parse_ints("--shape", o.dims.substr(0, x), 1, 1 << 24),
+                         inputs = parse_ints("--shape", o.dims.substr(x + 1), 1, 1 << 24);
+  if (rows.size() + inputs.size() != 2) usage(fmt::format("--shape: '{}' is not one ROWSxINPUTS", o.dims));
+  s.rows = rows[0];
+  s.n = inputs[0];
   s.cold = !o.warm;
+  s.cancel = &Cancel::flag();
+  const std::vector<i64> experts_used = parse_ints("--experts", o.experts, 0, 4096);
+  bool experts_matter = false;
   std::vector<kernel::AbShape> shapes;
   for (const std::string& op : split(o.ops)) {
     if (op != "matmul" && op != "moe_glu" && op != "moe_down") usage(fmt::format("--op: '{}' is not matmul, moe_glu or moe_down", op));
+    experts_matter |= op != "matmul";
     for (const std::string& type : split(o.types)) {
-      for (i64 experts : parse_ints("--experts", o.experts, 0, 4096)) {
+      for (i64 experts : op == "matmul" ? std::vector<i64>{0} : experts_used) {
         for (i64 tile : parse_ints("--tile", o.tiles, 0, 16)) {
           for (i64 cols : parse_ints("--cols", o.cols, 1, 4096)) {
             s.op = op;
@@ -211,7 +81,60 @@ static std::vector<kernel::AbShape> shapes_of(const AbCommand& o) {
       }
     }
   }
+  if (!experts_matter && experts_used != std::vector<i64>{0})
+    usage(fmt::format("--experts: '{}': experts are for --op moe_glu and moe_down, not for matmul", o.experts));
   return shapes;
+}
+
+// What would be ignored, or cannot be compared, is refused before anything is made ready.
+static void check_sides(const AbCommand& o, const std::vector<kernel::AbShape>& shapes, bool gpu) {
+  for (const std::string& name : {o.a, o.b}) check_path(name);
+  const bool a = is_build(o.a), b = is_build(o.b);
+  if (a != b) {  // a process of its own has other memory, and waits between its turns: the same kernel looked up to a sixth faster
+    usage(fmt::format("ab: '{}' is a kernel and '{}' a build: give both as paths of builds, or both as kernels", a ? o.b : o.a,
+                      a ? o.a : o.b));
+  }
+  if (!a && o.limited) usage("--limit: for builds by path, not for kernels");
+  if (gpu && o.tiles != "0") usage(fmt::format("--tile: '{}': tiles are for kernels of the CPU", o.tiles));
+  if (o.planted <= 0) return;
+  if (b) usage("--plant: B is another build, where nothing can be planted");
+  if (gpu) return;
+  if (o.ops != "matmul") usage(fmt::format("--plant: on a CPU work is planted in matmul alone, not in {}", o.ops));
+  kernel::AbShape shape = shapes[0];  // the rows are all shapes'
+  shape.planted = o.planted;
+  if (const auto rows = kernel::planted_rows(shape); !rows.ok()) usage(rows.error().what);
+}
+
+// Whether both sides have a kernel for every operation and type of the lists, said before the first row.  By small problems: which kernel
+// a CPU has does not depend on the rows or the columns.
+static Status check_kernels(const AbCommand& o, Device& device, const std::vector<kernel::AbShape>& shapes) {
+  const bool gpu = device.kind() == DeviceKind::cuda;
+  std::set<std::tuple<std::string, Type, int>> seen;
+  for (kernel::AbShape s : shapes) {
+    if (!seen.insert({s.op, s.type, gpu ? s.cols : 1}).second || shapes.size() == 1) continue;
+    s.cold = false;
+    s.panel = 0;
+    if (!gpu) s.rows = 16, s.cols = 1;
+    for (const std::string& name : {o.a, o.b}) {
+      const auto made = contestant(o, device, s, name);
+      FEWBIT_OK(check_cancel("before the first comparison"));  // an end by Ctrl-C looks like a build that ended
+      if (!made.ok()) return made.error();
+    }
+  }
+  return {};
+}
+
+// Names of kernels for all types.
+static Status list_kernels(Device& device, const std::vector<kernel::AbShape>& shapes) {
+  std::set<Type> seen;
+  for (const kernel::AbShape& s : shapes) {
+    if (!seen.insert(s.type).second) continue;
+    const bool gpu = device.kind() == DeviceKind::cuda;
+    const std::vector<std::string> names = gpu ? kernel::cuda::kernel_names(device, s.type) : kernel::kernel_names(s.type);
+    if (names.empty()) return Error{Code::not_found, fmt::format("ab: no kernel for {} on {}", type_name(s.type), device.id())};
+    for (const std::string& n : names) fmt::print("{}\n", n);
+  }
+  return {};
 }
 
 // What a worker times: the kernel that its build would choose.
@@ -238,17 +161,16 @@ static Status ab_command(AbCommand& o) {
   // Where weights, activations and code lie in memory moves a GPU's time by up to 0.8 % (H200), and no control in one process shows that.
   if (gpu) o.options.floor = 0.01;
   const std::string machine = gpu ? device->name() : fmt::format("{} ({})", cpu_features().name, cpu_features().sets());
+  if (o.worker && shapes.size() > 1) usage("--worker: takes no lists");
   if (o.worker) return work(*device, shapes[0]);
-  if (o.list || o.a.empty() || o.b.empty()) {
-    const std::vector<std::string> names = gpu ? kernel::cuda::kernel_names(*device, shapes[0].type) : kernel::kernel_names(shapes[0].type);
-    if (names.empty()) return Error{Code::not_found, fmt::format("ab: no kernel for {} on {}", type_name(shapes[0].type), device->id())};
-    for (const std::string& n : names) fmt::print("{}\n", n);
-    if (!o.list) usage("ab: two kernels A and B (listed above for this type), or two builds by path, are required");
-    return {};
+  if (o.list) return list_kernels(*device, shapes);
+  if (o.a.empty() || o.b.empty()) {
+    FEWBIT_OK(list_kernels(*device, shapes));
+    usage("ab: two kernels A and B (listed above for this type), or two builds by path, are required");
   }
-  for (const std::string& name : {o.a, o.b}) check_path(name);
-  if (o.planted > 0 && !gpu && o.ops != "matmul") usage(fmt::format("--plant: on a CPU work is planted in matmul alone, not in {}", o.ops));
-  if (o.planted > 0 && is_build(o.b)) usage("--plant: B is another build, where nothing can be planted");
+  check_sides(o, shapes, gpu);
+  FEWBIT_OK(check_kernels(o, *device, shapes));
+  o.options.cancel = &Cancel::flag();
   Json rows = Json::array();
   auto head = [&, printed = false]() mutable {  // before the first row: errors stand alone
     if (o.output != "md" || printed) return;
@@ -258,11 +180,21 @@ static Status ab_command(AbCommand& o) {
     fmt::print("| op | type | experts | tile | columns | verdict | B / A | A / A | bits | A us | A GB/s | B us | B GB/s |\n");
     fmt::print("| --- | --- | ---: | --- | ---: | --- | --- | --- | --- | ---: | ---: | ---: | ---: |\n");
   };
+  int done = 0;  // comparisons
+  auto check_stop = [&](int rounds) {
+    return check_cancel(fmt::format("after {} of {} rounds of comparison {} of {}", rounds, o.options.pairs, done + 1, shapes.size()));
+  };
   for (kernel::AbShape shape : shapes) {
-    FEWBIT_TRY(auto a, contestant(o, *device, shape, o.a));
+    auto made_a = contestant(o, *device, shape, o.a);
+    FEWBIT_OK(check_stop(0));
+    FEWBIT_TRY(auto a, std::move(made_a));
     shape.planted = o.planted;
-    FEWBIT_TRY(auto b, contestant(o, *device, shape, o.b));
+    auto made_b = contestant(o, *device, shape, o.b);
+    FEWBIT_OK(check_stop(0));
+    FEWBIT_TRY(auto b, std::move(made_b));
     const kernel::AbResult r = kernel::compare(*a, *b, o.options);
+    FEWBIT_OK(check_stop(r.rounds));
+    done++;
     for (const kernel::Contestant* c : {a.get(), b.get()}) {
       if (c->lost()) return Error{Code::io, static_cast<const Build*>(c)->trouble()};  // nothing else can be lost
     }
@@ -321,15 +253,24 @@ void add_ab(CLI::App& app, Run& run) {
   app.add_option("--pairs", o->options.pairs, "rounds of A B B A")->check(whole(3, 10000));
   app.add_option("--seconds", o->options.seconds, "at least this much per timing")->check(CLI::Range(1e-5, 10.0));
   app.add_option("--plant", o->planted, "do this share of B's work twice, to see it found")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--limit", o->limit, "seconds that another build may take to answer")->check(real(0.1, 86400.0));
+  CLI::Option* limit = app.add_option("--limit", o->limit, "seconds that another build may take to answer")->check(real(0.1, 86400.0));
   app.add_option("-t,--threads", o->threads, "threads");
   app.add_option("--device", o->device, "cpu or cuda");
   auto* warm = app.add_flag("--warm", o->warm, "weights stay in the cache");
   app.add_flag("--cold", o->cold, "weights come from memory (the default)")->excludes(warm);
-  app.add_flag("--list", o->list, "list the kernels for the type");
-  app.add_flag("--worker", o->worker, "answer another build's ab on standard input and output");
+  CLI::Option* list = app.add_flag("--list", o->list, "list the kernels for the types");
+  CLI::Option* worker = app.add_flag("--worker", o->worker, "answer another build's ab on standard input and output");
   app.add_option("-o,--output", o->output, "md, json or jsonl")->check(CLI::IsMember({"md", "json", "jsonl"}));
-  run = [o]() { return ab_command(*o); };
+  for (const char* name : {"A", "B", "--pairs", "--seconds", "--plant", "--limit", "--output"}) {
+    list->excludes(app.get_option(name));
+    worker->excludes(app.get_option(name));
+  }
+  for (const char* name : {"--op", "--shape", "--cols", "--experts", "--tile", "--threads", "--warm", "--cold", "--worker"})
+    list->excludes(app.get_option(name));
+  run = [o, limit]() {
+    o->limited = limit->count() > 0;
+    return ab_command(*o);
+  };
 }
 
 }  // namespace fewbit::cli

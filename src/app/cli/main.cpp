@@ -29,7 +29,7 @@ static constexpr Entry entries[] = {
     {"batched-bench", "speed of several sequences decoded together", add_batched_bench, true},
     {"launches", "every operation of one decoded token, with bytes and time", add_launches, true},
     {"verify", "every operation of a device against its definition", add_verify, true},
-    {"ab", "paired comparison of two kernels or two builds", add_ab},
+    {"ab", "paired comparison of two kernels or two builds", add_ab, true},
     {"ceiling", "read and copy bandwidth of this machine", add_ceiling, true},
     {"inspect", "what a GGUF file is and how this machine would run it", add_inspect},
     {"tokenize", "text to token ids", add_tokenize},

@@ -1,5 +1,7 @@
 // Contestants of `ab` on the CPU: any kernel of any instruction set that this machine has, by name.
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -19,6 +21,18 @@ std::vector<std::string> kernel_names(Type type) {
   for (const WeightKernels* k : all_kernels())
     if (k->type == type) names.push_back(k->name);
   return names;
+}
+
+Result<i64> planted_rows(const AbShape& shape) {
+  const f64 tiles = std::max(1.0, std::round(shape.planted * f64(shape.rows) / tile_rows));
+  const i64 rows = std::min(shape.rows, i64(tiles) * tile_rows);
+  const f64 share = f64(rows) / f64(shape.rows);
+  if (std::abs(share - shape.planted) <= shape.planted / 5) return rows;
+  char text[200];
+  std::snprintf(text, sizeof text, "--plant: %g of %lld rows is %.3g rows, but whole tiles of %d are planted: %g of %lld, a share of %.3g",
+                shape.planted, static_cast<long long>(shape.rows), shape.planted * f64(shape.rows), tile_rows, tiles,
+                static_cast<long long>(div_up(shape.rows, tile_rows)), share);
+  return Error{Code::invalid_argument, text};
 }
 
 namespace {
@@ -48,7 +62,7 @@ class Problem {
     return p;
   }
   // The product with the next copy of the weights.
-  void once(const WeightKernels& kernels, f64 planted) {
+  void once(const WeightKernels& kernels, i64 planted) {
     Weight w = weight_;
     w.extra = &kernels;
     w.kernel = kernels.name;
@@ -62,7 +76,7 @@ class Problem {
       matmul(ctx_, {&p, 1});
       if (planted > 0) {  // the first rows once more, from a copy that is as cold
         w.data = copy(next_ + count_ / 2);
-        w.rows = std::max<i64>(tile_rows, i64(f64(w.rows) * planted) / tile_rows * tile_rows);
+        w.rows = planted;
         matmul(ctx_, {&p, 1});
       }
     }
@@ -172,7 +186,8 @@ class CpuProduct : public Contestant {
   static Result<std::unique_ptr<Contestant>> make(Device& device, const WeightKernels& kernels, const AbShape& s) {
     std::unique_ptr<CpuProduct> p(new CpuProduct);
     FEWBIT_TRY(p->problem_, Problem::get(device, kernels, s));
-    p->planted_ = s.planted;
+    if (s.planted > 0) { FEWBIT_TRY(p->planted_, planted_rows(s)); }
+    p->cancel_ = s.cancel;
     p->kernels_ = kernels;
     if (s.panel) {
       WeightKernels& k = p->kernels_;
@@ -184,7 +199,7 @@ class CpuProduct : public Contestant {
   }
   f64 run(int times) override {
     const f64 start = now_s();
-    for (int i = 0; i < times; i++) problem_->once(kernels_, planted_);
+    for (int i = 0; i < times && !(cancel_ && *cancel_); i++) problem_->once(kernels_, planted_);
     return now_s() - start;
   }
   std::vector<u32> bits() override { return problem_->bits(kernels_); }
@@ -200,7 +215,8 @@ class CpuProduct : public Contestant {
   }
   std::shared_ptr<Problem> problem_;
   WeightKernels kernels_;  // perhaps with another limit of columns
-  f64 planted_ = 0;
+  i64 planted_ = 0;        // rows
+  const std::atomic<bool>* cancel_ = nullptr;
 };
 
 }  // namespace
