@@ -53,6 +53,17 @@ TEST(Ab, ComparesKernelsAndBuilds) {
   EXPECT_EQ(unknown.out, "");
 }
 
+// A program of that name in the current folder is nobody's path.
+TEST(Ab, ANameWithoutASlashIsAKernel) {
+  Folder dir;
+  const std::string program = dir.file("scalar");
+  std::ofstream(program) << "#!/bin/sh\ntouch ran\n";
+  fs::permissions(program, fs::perms::owner_all);
+  const Outcome r = call("ab --type PQ2_0 --warm --shape 64x256 --pairs 3 --seconds 1e-5 scalar scalar", "", "cd '" + dir.file("") + "'; ");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_FALSE(fs::exists(dir.file("ran")));
+}
+
 // Experts say nothing about matmul: one row of it, however many numbers of experts the other operation is asked for.
 TEST(Ab, ListsOfExpertsMakeNoSecondRowOfMatmul) {
   const Outcome r =
@@ -94,7 +105,7 @@ TEST(Ab, ABuildWithoutTheKernelSaysSoInOneLine) {
 
 TEST(Ab, AnswersThatAreNoneAreQuoted) {
   Folder dir;
-  for (const char* seconds : {"rubbish", "nan", "-1", "0", "inf", "1 2", " 1", "", "1e999"}) {
+  for (const char* seconds : {"rubbish", "nan", "-1", "0", "inf", "1 2", " 1", "", "1e999", "1e308", "1e-320"}) {
     const std::string build = script(dir, "bad", std::string("read l; echo ready 64\nwhile read l; do echo '") + seconds + "'; done\n");
     const Outcome r = call(small + two(build));
     EXPECT_EQ(r.code, 1) << seconds << "\n" << r.err;

@@ -24,6 +24,8 @@ namespace {
 
 constexpr size_t longest_answer = size_t(1) << 30;  // bytes; the bits of a large product are some hundred MiB
 
+constexpr u64 most_bytes = u64(1) << 50;  // of weights
+
 // A pipe that no other program inherits.  (pipe2 would do it in one call, where there is one.)
 bool open_pipe(int (&ends)[2]) {
   if (pipe(ends) != 0) return false;
@@ -38,11 +40,11 @@ bool parse(const std::string& s, T& value, int base = 10) {
   return !s.empty() && error == std::errc() && end == s.data() + s.size();
 }
 
-// Finite and more than nothing.  (from_chars of a float is not everywhere yet.)
+// More than nothing and less than days: ratios of others would be no numbers.  (from_chars of a float is not everywhere yet.)
 bool parse_seconds(const std::string& s, f64& value) {
   char* end = nullptr;
   value = std::strtod(s.c_str(), &end);
-  return !s.empty() && !std::isspace(u8(s[0])) && *end == 0 && std::isfinite(value) && value > 0;
+  return !s.empty() && !std::isspace(u8(s[0])) && *end == 0 && value >= 1e-9 && value <= 1e6;
 }
 
 // Short enough, and clean enough, to stand in a line.
@@ -98,7 +100,7 @@ Result<std::unique_ptr<kernel::Contestant>> Build::start(const std::string& path
     return Error{Code::unsupported,
                  fmt::format("{}: does not answer as a build of fewbit with `ab --worker` and this kernel{}", path, why)};
   }
-  if (ready.rfind("ready ", 0) != 0 || !parse(ready.substr(6), b->bytes_) || b->bytes_ == 0) {
+  if (ready.rfind("ready ", 0) != 0 || !parse(ready.substr(6), b->bytes_) || b->bytes_ == 0 || b->bytes_ > most_bytes) {
     b->wrong("hello", ready, "'ready' and bytes were");
     return Error{Code::io, b->trouble()};
   }
@@ -228,6 +230,8 @@ Status serve(kernel::Contestant& c) {
   return check_cancel("between requests");
 }
 
-bool is_build(const std::string& name) { return std::filesystem::is_regular_file(name) && access(name.c_str(), X_OK) == 0; }
+bool is_build(const std::string& name) {
+  return name.find('/') != std::string::npos && std::filesystem::is_regular_file(name) && access(name.c_str(), X_OK) == 0;
+}
 
 }  // namespace fewbit::cli

@@ -42,6 +42,6 @@ class Build : public kernel::Contestant {
 // Answers on standard input and output as a build does, until nobody asks any more.
 Status serve(kernel::Contestant& c);
 
-bool is_build(const std::string& name);  // a program that can be run lies there
+bool is_build(const std::string& name);  // a path with a slash, and a program that can be run lies there
 
 }  // namespace fewbit::cli
