@@ -177,7 +177,7 @@ Tables half_bytes(const Tables& t) {
 bool launch_gemm(Ctx& ctx, const MvArgs& m, int layout, ActLayout act, u64 bytes, const std::string& shape) {
   if (!act_has_image(m.cols) || device_of(ctx).arch() != 90) return false;
   GemmKind kind{act == ActLayout::q8_32 || act == ActLayout::token8, act == ActLayout::q8_per128, layout == layout_n4_g32, m.p[0].bf16};
-  for (int i = 0; i < m.n; i++) { kind.plain = kind.plain && plain_nibbles(m.p[i].table); }
+  for (int i = 0; i < m.n; i++) kind.plain = kind.plain && plain_nibbles(m.p[i].table);
   const GemmEntry& e = gemm_entry(layout, kind);
   if (!e.kernel || wide_choice < 0) return false;
   GemmArgs a{};

@@ -12,6 +12,7 @@
 // Waits    ids and activations come from the predecessor: all that needs no id is asked for before it.  A warp asks for all its weights.
 // Order    unit_dot()'s operations in order of K per slab, slabs in order, experts in order: the bits of matvec.cuh and combine_kernel.
 #pragma once
+#include "kernel/cuda/lanes.cuh"
 #include "kernel/cuda/matvec.cuh"
 
 namespace fewbit::kernel::cuda {
@@ -194,20 +195,6 @@ __device__ __forceinline__ void unit_terms(const UnitSums<C, S>& sums, u32 scale
   }
 }
 
-// v[k] of lane t of each four -> v[u] is what lane u had as v[t].
-__device__ __forceinline__ void exchange4(f32 (&v)[4], int t) {
-#pragma unroll
-  for (int m = 1; m < 4; m *= 2) {
-    const bool up = t & m;
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-      if (!(k & m)) {
-        const f32 other = __shfl_xor_sync(~0u, up ? v[k] : v[k + m], m);
-        v[k] = up ? other : v[k], v[k + m] = up ? v[k + m] : other;
-      }
-  }
-}
-
 // A warp's units of one column, from u on.
 template <Code C, Scale S>
 struct EntryColumn {
@@ -264,7 +251,7 @@ struct EntryColumn {
 #pragma unroll
         for (int k = 0; k < n_terms; k++) {
           f32 v[4] = {terms.value[k][0], terms.value[k][1], terms.factor[k][0], terms.factor[k][1]};
-          exchange4(v, t);
+          transpose4(v, t);
 #pragma unroll
           for (int u = 0; u < 4; u++) value[k][u] = v[u], factor[k][u] = __shfl_down_sync(~0u, v[u], 2);
         }

@@ -7,6 +7,7 @@
 // Work     items of two row tiles, slabs, rings and sums as in matvec.cuh.  The slab's activations lie in shared memory.
 // Order    the same operations in the same order as in unit_dot(): the bits of a column at every width.
 #pragma once
+#include "kernel/cuda/lanes.cuh"
 #include "kernel/cuda/matvec.cuh"
 
 namespace fewbit::kernel::cuda {
@@ -73,20 +74,6 @@ __device__ __forceinline__ void stage_activations(const u8* act, int nu, int lan
       const int u = (lane + 32 * i) / 8, c = lane % 8;
       if (u < n) put_shared(to + u32(u * Shape::act + 16 * c), q[i]);
     }
-  }
-}
-
-// v[k] of lane t of each four -> v[u] is what lane u had as v[t].
-__device__ __forceinline__ void transpose4(f32 (&v)[4], int t) {
-#pragma unroll
-  for (int m = 1; m < 4; m *= 2) {
-    const bool up = t & m;
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-      if (!(k & m)) {
-        const f32 other = __shfl_xor_sync(~0u, up ? v[k] : v[k + m], m);
-        v[k] = up ? other : v[k], v[k + m] = up ? v[k + m] : other;
-      }
   }
 }
 

@@ -50,26 +50,40 @@ template <int n>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory");
 }
-// d (64 x 128) = a (64 x 16, registers) * b (16 x 128, shared) [+ d]
+// d (64 x 128) = a (registers) * b (shared) [+ d] by one form of the instruction; `sums`: what asm calls registers like those of d.  A macro,
+// as asm takes neither an array nor a text that is no literal.
+// clang-format off
+#define FEWBIT_WGMMA_128(form, more, sums)                                                                                                 \
+  asm volatile(                                                                                                                            \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"                                                                                         \
+      "wgmma.mma_async.sync.aligned." form " "                                                                                             \
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"            \
+      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, " \
+      "{%64,%65,%66,%67}, %68, p" more ";\n}\n"                                                                                            \
+      : sums(d[0]), sums(d[1]), sums(d[2]), sums(d[3]), sums(d[4]), sums(d[5]), sums(d[6]), sums(d[7]),                                    \
+        sums(d[8]), sums(d[9]), sums(d[10]), sums(d[11]), sums(d[12]), sums(d[13]), sums(d[14]), sums(d[15]),                              \
+        sums(d[16]), sums(d[17]), sums(d[18]), sums(d[19]), sums(d[20]), sums(d[21]), sums(d[22]), sums(d[23]),                            \
+        sums(d[24]), sums(d[25]), sums(d[26]), sums(d[27]), sums(d[28]), sums(d[29]), sums(d[30]), sums(d[31]),                            \
+        sums(d[32]), sums(d[33]), sums(d[34]), sums(d[35]), sums(d[36]), sums(d[37]), sums(d[38]), sums(d[39]),                            \
+        sums(d[40]), sums(d[41]), sums(d[42]), sums(d[43]), sums(d[44]), sums(d[45]), sums(d[46]), sums(d[47]),                            \
+        sums(d[48]), sums(d[49]), sums(d[50]), sums(d[51]), sums(d[52]), sums(d[53]), sums(d[54]), sums(d[55]),                            \
+        sums(d[56]), sums(d[57]), sums(d[58]), sums(d[59]), sums(d[60]), sums(d[61]), sums(d[62]), sums(d[63])                             \
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(desc), "r"(add))
+// clang-format on
+
+// a: 64 x 16, b: 16 x 128.
 __device__ __forceinline__ void wgmma128(f32 (&d)[64], u32 a0, u32 a1, u32 a2, u32 a3, u64 desc, int add) {
-  // clang-format off
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-      "{%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(desc), "r"(add));
-  // clang-format on
+  FEWBIT_WGMMA_128("m64n128k16.f32.f16.f16", ", 1, 1, 0", "+f");
 }
+// a: 64 x 32 bytes, signed or not, b: 32 x 128 signed bytes.
+__device__ __forceinline__ void wgmma_signed(int (&d)[64], u32 a0, u32 a1, u32 a2, u32 a3, u64 desc, int add) {
+  FEWBIT_WGMMA_128("m64n128k32.s32.s8.s8", "", "+r");
+}
+__device__ __forceinline__ void wgmma_unsigned(int (&d)[64], u32 a0, u32 a1, u32 a2, u32 a3, u64 desc, int add) {
+  FEWBIT_WGMMA_128("m64n128k32.s32.u8.s8", "", "+r");
+}
+#undef FEWBIT_WGMMA_128
+
 // d (64 x 8 NG) = a (64 x 16, registers) * b (16 x 8 NG, shared) [+ d]
 template <int NG>
 __device__ __forceinline__ void wgmma_columns(f32 (&d)[4 * NG], const u32* a, u64 desc, int add) {
@@ -101,46 +115,6 @@ __device__ __forceinline__ void wgmma_columns(f32 (&d)[4 * NG], const u32* a, u6
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
           "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc), "r"(add));
-}
-// d (64 x 128) = a (64 x 32 bytes, registers) * b (32 x 128 signed bytes, shared) [+ d]
-__device__ __forceinline__ void wgmma_signed(int (&d)[64], u32 a0, u32 a1, u32 a2, u32 a3, u64 desc, int add) {
-  // clang-format off
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-      "{%64,%65,%66,%67}, %68, p;\n}\n"
-      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]), "+r"(d[7]),
-        "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15]),
-        "+r"(d[16]), "+r"(d[17]), "+r"(d[18]), "+r"(d[19]), "+r"(d[20]), "+r"(d[21]), "+r"(d[22]), "+r"(d[23]),
-        "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]), "+r"(d[28]), "+r"(d[29]), "+r"(d[30]), "+r"(d[31]),
-        "+r"(d[32]), "+r"(d[33]), "+r"(d[34]), "+r"(d[35]), "+r"(d[36]), "+r"(d[37]), "+r"(d[38]), "+r"(d[39]),
-        "+r"(d[40]), "+r"(d[41]), "+r"(d[42]), "+r"(d[43]), "+r"(d[44]), "+r"(d[45]), "+r"(d[46]), "+r"(d[47]),
-        "+r"(d[48]), "+r"(d[49]), "+r"(d[50]), "+r"(d[51]), "+r"(d[52]), "+r"(d[53]), "+r"(d[54]), "+r"(d[55]),
-        "+r"(d[56]), "+r"(d[57]), "+r"(d[58]), "+r"(d[59]), "+r"(d[60]), "+r"(d[61]), "+r"(d[62]), "+r"(d[63])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(desc), "r"(add));
-  // clang-format on
-}
-// The same with unsigned a.
-__device__ __forceinline__ void wgmma_unsigned(int (&d)[64], u32 a0, u32 a1, u32 a2, u32 a3, u64 desc, int add) {
-  // clang-format off
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k32.s32.u8.s8 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-      "{%64,%65,%66,%67}, %68, p;\n}\n"
-      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]), "+r"(d[7]),
-        "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15]),
-        "+r"(d[16]), "+r"(d[17]), "+r"(d[18]), "+r"(d[19]), "+r"(d[20]), "+r"(d[21]), "+r"(d[22]), "+r"(d[23]),
-        "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]), "+r"(d[28]), "+r"(d[29]), "+r"(d[30]), "+r"(d[31]),
-        "+r"(d[32]), "+r"(d[33]), "+r"(d[34]), "+r"(d[35]), "+r"(d[36]), "+r"(d[37]), "+r"(d[38]), "+r"(d[39]),
-        "+r"(d[40]), "+r"(d[41]), "+r"(d[42]), "+r"(d[43]), "+r"(d[44]), "+r"(d[45]), "+r"(d[46]), "+r"(d[47]),
-        "+r"(d[48]), "+r"(d[49]), "+r"(d[50]), "+r"(d[51]), "+r"(d[52]), "+r"(d[53]), "+r"(d[54]), "+r"(d[55]),
-        "+r"(d[56]), "+r"(d[57]), "+r"(d[58]), "+r"(d[59]), "+r"(d[60]), "+r"(d[61]), "+r"(d[62]), "+r"(d[63])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(desc), "r"(add));
-  // clang-format on
 }
 // Descriptor of a K-major operand at a shared address; lead and stride between core matrices in bytes; swizzle 1: 128 bytes, 3: 32
 // bytes, as wide as a row.
