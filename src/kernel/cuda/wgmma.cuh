@@ -50,8 +50,8 @@ template <int n>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory");
 }
-// d (64 x 128) = a (registers) * b (shared) [+ d] by one form of the instruction; `sums`: what asm calls registers like those of d.  A macro,
-// as asm takes neither an array nor a text that is no literal.
+// d (64 x 128) = a (registers) * b (shared) [+ d] by one form of the instruction; `sums`: what asm calls registers like those of d.  A
+// macro, as asm takes neither an array nor a text that is no literal.
 // clang-format off
 #define FEWBIT_WGMMA_128(form, more, sums)                                                                                                 \
   asm volatile(                                                                                                                            \
