@@ -4,7 +4,7 @@
 #                            libraries they need, into build-cuda/pack
 #   bench/cuda.sh verify     every operation against the definition, the same bits at every width
 #   bench/cuda.sh sanitize   compute-sanitizer's memcheck and racecheck over the quick half of it (SANITIZER: the tool, if not on the PATH)
-#   bench/cuda.sh oracles    logits of the seven oracles, perplexity, greedy tokens equal to the CPU's
+#   bench/cuda.sh oracles    logits of the seven oracles; perplexity and greedy tokens of trained models (EXTRA_MODELS: more of them)
 #   bench/cuda.sh bench      ceilings, multiplies by shape and type, decode, batches, prefill, experts
 # PACK (default build-cuda/pack) is where the programs lie.  Each stage takes less than 8 minutes and fails on the first thing wrong.
 set -euo pipefail
@@ -52,15 +52,9 @@ oracles)
     run python3 bench/oracle.py "$pack/fewbit" "$work/$name.gguf" "tests/data/oracles/$name.expected.json" --device cuda -ctk f32 -ctv f32
   done
   for model in models/*.gguf ${EXTRA_MODELS:-}; do
-    name=$(basename "$model" .gguf)
-    for ub in 512 8; do
-      say "\"model\":\"$name\",\"ub\":$ub,\"perplexity\":$(run "$pack/fewbit" perplexity -m "$model" -f tests/data/mini.ppl.txt --device cuda -ub $ub --json | grep -o '"perplexity": *[0-9.]*' | head -1 | cut -d: -f2)"
-    done
-    for device in cpu cuda; do
-      run "$pack/fewbit" eval -m "$model" --device $device --prompt "Once upon a time" --greedy 256 --json | tr -d ' \n' | grep -o '"greedy":[^]]*]' > "$work/$device"
-    done
-    cmp -s "$work/cpu" "$work/cuda" && same=true || same=false
-    say "\"model\":\"$name\",\"greedy\":256,\"equal_to_cpu\":$same"
+    expected=${model%.gguf}.expected.json
+    [ -e "$expected" ] || expected=
+    run python3 bench/model.py "$pack/fewbit" "$model" tests/data/mini.ppl.txt $expected
   done
   ;;
 bench)

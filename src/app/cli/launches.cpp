@@ -39,6 +39,7 @@ void add_launches(CLI::App& app, Run& run) {
     (void)ids;
     engine->record_launches(nullptr);
 
+    const size_t count = launches.size();
     if (o->total) {
       std::map<std::pair<std::string, std::string>, std::pair<int, kernel::Launch>> sums;
       for (const kernel::Launch& l : launches) {
@@ -64,10 +65,9 @@ void add_launches(CLI::App& app, Run& run) {
     if (o->json) {
       fmt::print(
           "{}\n",
-          Json{{"device", engine->device().name()}, {"launches", rows}, {"count", rows.size()}, {"bytes", bytes}, {"time_us", time}}.dump(
-              2));
+          Json{{"device", engine->device().name()}, {"launches", rows}, {"count", count}, {"bytes", bytes}, {"time_us", time}}.dump(2));
     } else {
-      fmt::print("{} launches, {:.3f} MB, {:.1f} us, {:.1f} GB/s\n", rows.size(), f64(bytes) * 1e-6, time,
+      fmt::print("{} launches, {:.3f} MB, {:.1f} us, {:.1f} GB/s\n", count, f64(bytes) * 1e-6, time,
                  time > 0 ? f64(bytes) / time * 1e-3 : 0);
     }
     return {};
