@@ -82,6 +82,7 @@ enum class GroupUse {
 struct PlaceOptions {
   bool repack = true;  // false: keep the file's layout wherever a kernel for it exists (--no-repack)
   bool mapped = true;  // the bytes stay valid for the life of the weight, a CPU table may point into them
+  bool dense = false;  // the form that takes the least memory, not the fastest
 };
 
 // ---- batches -----------------------------------------------------------------------------------------------------------------
@@ -163,8 +164,9 @@ struct Kernels {
   // The activation layout that weights of this type take.
   ActLayout (*act_layout)(Type);
   u64 (*act_bytes)(ActLayout, int n, int cols);
-  // Largest scratch any operation takes for these limits; Ctx::scratch must hold it.
-  u64 (*scratch_bytes)(int max_cols, int max_n, int n_q_heads, int head_dim, int max_context);
+  // Largest scratch any operation takes for these limits; Ctx::scratch must hold it.  experts_used: of a column, 0: none.  max_n: of the
+  // vectors between operations (not the logits).
+  u64 (*scratch_bytes)(int max_cols, int experts_used, int max_n, int n_q_heads, int head_dim, int max_context);
 
   // x (cols, n) <- rows of the table, rotated back if `inverse`.
   void (*embed)(Ctx&, const Weight& table, const i32* ids, int cols, const Rotation* inverse, f32* x);

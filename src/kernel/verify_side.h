@@ -104,8 +104,8 @@ class Side {
     k.norm(ctx, upload(x), n, n, cols, nullptr, 0, nullptr, {&out, 1});
     return a;
   }
-  void scratch(int cols, int n, int heads = 1, int head_dim = 64, int context = 256) {
-    ctx.scratch_bytes = k.scratch_bytes(cols, n, heads, head_dim, context);
+  void scratch(int cols, int n, int heads = 1, int head_dim = 64, int context = 256, int experts_used = 0) {
+    ctx.scratch_bytes = k.scratch_bytes(cols, experts_used, n, heads, head_dim, context);
     ctx.scratch = room(ctx.scratch_bytes);
   }
   Result<std::vector<Weight>> place(std::span<const HostTensor> t, GroupUse use) {

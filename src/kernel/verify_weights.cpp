@@ -268,7 +268,7 @@ Case moe_case(const CaseRequest& request, Type type, const Shape& s, int k, bool
     spoil_inputs(fault, x, s.n, in_cols);
     const Act act = side.act_of(layout, x, int(s.n), int(in_cols));
     const i32* ids = side.upload(ids_of(s.cols, k, experts));
-    side.scratch(int(in_cols), int(s.n));
+    side.scratch(s.cols, int(std::max(s.rows, s.n)), 1, 64, 256, k);
     const std::vector<f32> before = inputs(s.rows, s.cols, 29);
     const Output y = down ? side.output(u64(s.rows * s.cols) * 4, before.data()) : side.output(u64(s.rows * entries) * 4);
     if (down)

@@ -89,10 +89,10 @@ u64 Model::macs_per_token() const {
   return n;
 }
 
-int Model::max_width(bool with_head) const {
+int Model::max_width() const {
   i64 n = config_.n_embd;
   for (const kernel::Weight& w : storage_.weights) {
-    const bool words = w.name == "token_embd.weight" || (w.name == "output.weight" && !with_head);
+    const bool words = w.name == "token_embd.weight" || w.name == "output.weight";
     n = std::max({n, w.cols, words ? 0 : w.rows});
   }
   return int(n);

@@ -18,6 +18,7 @@ using kernel::Rotation;
 using kernel::Weight;
 
 static constexpr u64 slab_bytes = 1 << 20;  // small vectors share allocations of this size
+constexpr u64 staging_bytes = 64 << 20;     // that place() takes on a GPU, at most
 
 std::string block_name(int layer, std::string_view suffix) { return fmt::format("blk.{}.{}", layer, suffix); }
 
@@ -148,8 +149,8 @@ std::span<const u8> Builder::reordered(const Want& w, const gguf::Tensor& t) {
   return copy;
 }
 
-void Builder::count(const HostTensor& host, u64 bytes, bool copied) {
-  u64 packed = ctx_.k->placed_bytes(host, options_.place);
+void Builder::count(const HostTensor& host, const kernel::PlaceOptions& place, u64 bytes, bool copied) {
+  u64 packed = ctx_.k->placed_bytes(host, place);
   if (packed) {
     out_.footprint.packed += packed;
   } else {
@@ -173,6 +174,8 @@ void Builder::settle(const gguf::Tensor& t, bool in_place) {
 void Builder::place(GroupUse use, std::vector<Want> wants) {
   if (options_.cancel && *options_.cancel) fail({Code::cancelled, "cancelled while loading"});
   if (!ok_) return;
+  kernel::PlaceOptions how = options_.place;
+  how.dense = out_.footprint.groups++ < options_.dense_groups;
   std::vector<HostTensor> hosts;
   std::vector<const gguf::Tensor*> tensors;
   std::vector<Want*> kept;
@@ -199,7 +202,7 @@ void Builder::place(GroupUse use, std::vector<Want> wants) {
     }
     h.scale = scale ? scale->data() : nullptr;
     h.bias = bias ? bias->data() : nullptr;
-    count(h, h.data.size(), !w.rows.empty());
+    count(h, how, h.data.size(), !w.rows.empty());
     hosts.push_back(std::move(h));
     tensors.push_back(t);
     kept.push_back(&w);
@@ -209,9 +212,11 @@ void Builder::place(GroupUse use, std::vector<Want> wants) {
   u64 sources = 0, in_place = 0;
   for (size_t i = 0; i < hosts.size(); i++) {
     sources += tensors[i]->data.size();
-    if (kept[i]->rows.empty() && ctx_.k->placed_bytes(hosts[i], options_.place) == 0) in_place += tensors[i]->data.size();
+    if (kept[i]->rows.empty() && ctx_.k->placed_bytes(hosts[i], how) == 0) in_place += tensors[i]->data.size();
   }
-  f.peak = std::max(f.peak, f.mapped + f.packed + f.other + (options_.in_memory ? waiting_ : sources) - in_place);
+  // A device of its own memory holds a piece of them at a time.
+  u64 beside = ctx_.device->kind() != DeviceKind::cpu ? std::min(sources, staging_bytes) : options_.in_memory ? waiting_ : sources;
+  f.peak = std::max(f.peak, f.mapped + f.packed + f.other + beside - in_place);
   if (options_.in_memory) waiting_ -= std::min(waiting_, sources);
   std::vector<Weight> weights;
   if (options_.dry) {
@@ -227,7 +232,7 @@ void Builder::place(GroupUse use, std::vector<Want> wants) {
       weights.push_back(std::move(w));
     }
   } else if (!hosts.empty()) {
-    auto placed = ctx_.k->place(ctx_, hosts, use, options_.place, out_.buffers);
+    auto placed = ctx_.k->place(ctx_, hosts, use, how, out_.buffers);
     if (!placed.ok()) return fail(placed.error());
     weights = std::move(*placed);
     FEWBIT_CHECK(weights.size() == hosts.size());
@@ -239,7 +244,7 @@ void Builder::place(GroupUse use, std::vector<Want> wants) {
     Linear& to = *kept[i]->to;
     to.present_ = true;
     to.rotation_ = rotation_for(w.name, w.cols);
-    bool in_place = ctx_.k->placed_bytes(hosts[i], options_.place) == 0, copied = !kept[i]->rows.empty();
+    bool in_place = ctx_.k->placed_bytes(hosts[i], how) == 0, copied = !kept[i]->rows.empty();
     copy_read_in_place |= copied && in_place;
     if (!options_.dry) settle(*tensors[i], in_place && !copied);
     out_.weights.push_back(w);

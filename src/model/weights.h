@@ -24,15 +24,17 @@ struct LoadOptions {
   int positions = 0;       // length of the rope table
   bool in_memory = false;  // the file's tensors are pages that are there from the start (synthetic), not read when touched
   bool dry = false;        // count only
+  int dense_groups = 0;    // so many of the groups of weights, from the first on, are placed in their densest form
   Omissions omit;
   std::function<void(f64 fraction)> progress;
   const std::atomic<bool>* cancel = nullptr;  // looked at between tensors
 };
 
 // Bytes: of the file that stay mapped and are read in place; allocated for packed weights; for norms, signs and the rope table.
-// `peak`: the most of all that at any time of the load, with what is still to be packed.
+// `peak`: the most of all that at any time of the load, with what is still to be packed.  Groups of weights that were placed together.
 struct Footprint {
   u64 mapped = 0, packed = 0, other = 0, peak = 0;
+  int groups = 0;
 };
 
 // What a loaded model owns.
@@ -91,7 +93,7 @@ class Builder {
   const kernel::Rotation* rotation(i64 width, bool permuted);
   const f32* upload(std::span<const f32> values);
   std::span<const u8> reordered(const Want& want, const gguf::Tensor& t);
-  void count(const kernel::HostTensor& host, u64 file_bytes, bool copied);
+  void count(const kernel::HostTensor& host, const kernel::PlaceOptions& place, u64 file_bytes, bool copied);
   void settle(const gguf::Tensor& t, bool in_place);
 
   const gguf::File& file_;

@@ -41,6 +41,7 @@ struct EngineOptions {
   int logits = 0;                               // columns whose logits are computed at once (planned memory); 0 = max(n_seqs, 16)
   u64 logits_bytes = 0;                         // ... or as many as fit in here, if that is more, but no more than a pass has
   bool repack = true;
+  int dense_groups = 0;   // groups of weights in their densest form, at least; more if the plan does not fit otherwise
   bool act_int8 = false;  // BitNet's own activation rounding (eval --act int8)
   bool q2_0_legacy = false;
   std::string tokenizer_pre;  // pre-tokeniser to use where the file's is unknown
@@ -52,8 +53,9 @@ struct EngineOptions {
 // Bytes, printed before anything large is allocated, and kept.
 struct MemoryPlan {
   u64 weights_mapped = 0, weights_packed = 0, kv = 0, state = 0, scratch = 0, other = 0, available = 0;
-  u64 probe = 0;    // of the caller, given back before the rest is taken
-  u64 loading = 0;  // the most at any time of the load, when what is packed stands beside its source
+  int dense_groups = 0, groups = 0;  // of weights; dense: slower, but the plan fits
+  u64 probe = 0;                     // of the caller, given back before the rest is taken
+  u64 loading = 0;                   // the most at any time of the load, when what is packed stands beside its source
   u64 steady() const { return weights_mapped + weights_packed + kv + state + scratch + other; }
   u64 total() const { return std::max({steady(), probe, loading}); }
   std::string text() const;  // one line

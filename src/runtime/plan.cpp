@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 
 #include "base/log.h"
 #include "gguf/synth.h"
@@ -12,6 +13,8 @@
 
 namespace fewbit::runtime {
 namespace {
+
+constexpr u64 driver_bytes = 128 << 20;
 
 std::string size_text(u64 bytes) {
   if (bytes >= u64(10) << 30) return fmt::format("{:.1f} GiB", f64(bytes) / (1 << 30));
@@ -79,12 +82,34 @@ Error too_large(const Prepared& p, u64 rope_row) {
   return {Code::out_of_memory, fmt::format("{}; would fit: {}", text, would)};
 }
 
+// The fewest groups of weights in their densest form with which the plan fits; all of them if it never does.
+Status fit_weights(Prepared& p, kernel::Ctx& ctx, const std::function<void(const model::Footprint&)>& count_weights) {
+  auto fits = [&](int groups) -> Result<bool> {
+    p.options.dense_groups = groups;
+    FEWBIT_TRY(std::unique_ptr<model::Model> dry, model::Model::load(p.file, ctx, load_options(p.options, true)));
+    count_weights(dry->footprint());
+    return p.plan.total() <= p.plan.available;
+  };
+  int low = p.options.dense_groups, high = p.plan.groups;  // low does not fit
+  FEWBIT_TRY(bool possible, fits(high));
+  if (!possible) return {};
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    FEWBIT_TRY(bool enough, fits(middle));
+    (enough ? high : low) = middle;
+  }
+  FEWBIT_TRY(possible, fits(high));
+  FEWBIT_CHECK(possible, "%d groups", high);
+  return {};
+}
+
 }  // namespace
 
 std::string MemoryPlan::text() const {
   std::string t =
       fmt::format("{} of {} free: weights {}", size_text(total()), size_text(available), size_text(weights_mapped + weights_packed));
   if (weights_packed && weights_mapped) t += fmt::format(" ({} packed)", size_text(weights_packed));
+  if (dense_groups) t += fmt::format(", {} of {} groups in their densest form", dense_groups, groups);
   t += fmt::format(", KV {}", size_text(kv));
   if (state) t += fmt::format(", state {}", size_text(state));
   t += fmt::format(", scratch {}, other {}", size_text(scratch), size_text(other));
@@ -111,6 +136,7 @@ model::LoadOptions load_options(const EngineOptions& o, bool dry) {
   l.positions = o.n_ctx;
   l.in_memory = !o.synthetic.empty();
   l.dry = dry;
+  l.dense_groups = o.dense_groups;
   l.omit = model::omissions_from_environment();
   l.cancel = o.cancel;
   if (!dry) l.progress = o.progress;
@@ -168,21 +194,27 @@ Result<Prepared> prepare(const EngineOptions& options) {
   for (const auto& l : config.layers) heads = std::max(heads, l.n_heads);
   p.arena_bytes = dry->arena_bytes(ctx, o.ubatch, std::min(o.ubatch, o.logits));
   const bool cpu = p.device->kind() == DeviceKind::cpu;
-  // A GPU may split the head's sums into parts that need room; a CPU does not, and 512 rows of logits are half a gigabyte.
-  p.scratch_bytes =
-      p.kernels->scratch_bytes(o.ubatch * std::max(1, config.experts.used), dry->max_width(!cpu), heads, config.head_dim, o.n_ctx);
+  p.scratch_bytes = p.kernels->scratch_bytes(o.ubatch, config.experts.used, dry->max_width(), heads, config.head_dim, o.n_ctx);
 
   MemoryPlan& m = p.plan;
   u64 resident = cpu ? resident_bytes() : 0;
   if (cpu && o.probe_bytes) m.probe = resident + o.probe_bytes;
-  m.loading = resident + p.scratch_bytes + dry->footprint().peak;
-  m.weights_mapped = dry->footprint().mapped;
-  m.weights_packed = dry->footprint().packed;
   m.kv = StateCache::kv_bytes(p.state, p.state_options);
   m.state = StateCache::recurrent_bytes(p.state, p.state_options);
   m.scratch = p.arena_bytes + p.scratch_bytes;
-  m.other = resident + dry->footprint().other + u64(o.logits) * u64(config.n_vocab) * sizeof(f32);
   m.available = p.device->memory_free() + resident;
+  // What the driver takes as kernels are loaded and graphs recorded.
+  const u64 driver = cpu ? 0 : driver_bytes;
+  auto count_weights = [&](const model::Footprint& f) {
+    m.loading = resident + p.scratch_bytes + f.peak;
+    m.weights_mapped = f.mapped;
+    m.weights_packed = f.packed;
+    m.other = resident + driver + f.other + u64(o.logits) * u64(config.n_vocab) * sizeof(f32);
+    m.dense_groups = o.dense_groups;
+    m.groups = f.groups;
+  };
+  count_weights(dry->footprint());
+  if (m.total() > m.available && !cpu) FEWBIT_OK(fit_weights(p, ctx, count_weights));
   if (m.total() > m.available) return too_large(p, u64(config.rope.n_rot) * sizeof(f32));
   return p;
 }

@@ -1,5 +1,7 @@
 #include "device/cuda/cuda_device.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -20,6 +22,16 @@ Error unusable(int index, cudaError_t e) {
 
 std::string device_name(const cudaDeviceProp& p) { return std::string(p.name) + " (sm_" + std::to_string(p.major * 10 + p.minor) + ")"; }
 
+// FEWBIT_CUDA_MEMORY_MAX, GiB of the GPU's memory that this process may use: for a GPU that is shared.  0: not set.  Negative: no number.
+f64 memory_limit_gib() {
+  const char* text = std::getenv("FEWBIT_CUDA_MEMORY_MAX");
+  if (!text || !*text) return 0;
+  f64 gib = -1;
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, gib);
+  return error == std::errc() && stop == end && gib > 0 && gib < 1e6 ? gib : -1;
+}
+
 class CudaGraph final : public Graph {
  public:
   CudaGraph(cudaGraphExec_t exec, cudaStream_t stream) : exec_(exec), stream_(stream) {}
@@ -33,11 +45,12 @@ class CudaGraph final : public Graph {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int index, const cudaDeviceProp& prop)
+CudaDevice::CudaDevice(int index, const cudaDeviceProp& prop, u64 most)
     : index_(index),
       sms_(prop.multiProcessorCount),
       arch_(prop.major * 10 + prop.minor),
       smem_(int(prop.sharedMemPerBlockOptin)),
+      most_(most),
       name_(device_name(prop)) {
   const char* off = std::getenv("FEWBIT_CUDA_EARLY_LAUNCH");
   early_ = arch_ >= 90 && !(off && off[0] == '0');
@@ -54,29 +67,31 @@ CudaDevice::~CudaDevice() {
 u64 CudaDevice::memory_total() const {
   size_t free = 0, total = 0;
   FEWBIT_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return total;
+  return std::min<u64>(total, most_);
 }
 u64 CudaDevice::memory_free() const {
   size_t free = 0, total = 0;
   FEWBIT_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return free;
+  return std::min<u64>(free, most_ - std::min(most_, allocated_));
 }
 
 Result<Buffer> CudaDevice::allocate(u64 bytes) {
   void* p = nullptr;
-  const cudaError_t e = cudaMalloc(&p, bytes ? bytes : 1);
+  const cudaError_t e = bytes > most_ - std::min(most_, allocated_) ? cudaErrorMemoryAllocation : cudaMalloc(&p, bytes ? bytes : 1);
   if (e == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return Error{Code::out_of_memory,
                  id() + ": " + mib(bytes) + " asked for, " + mib(memory_free()) + " of " + mib(memory_total()) + " free"};
   }
   FEWBIT_CUDA_CHECK(e);
+  allocated_ += bytes;
   zero(p, bytes);
   return Buffer(this, p, bytes);
 }
 
-void CudaDevice::release(void* data, u64) {
+void CudaDevice::release(void* data, u64 bytes) {
   FEWBIT_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  allocated_ -= bytes;
   FEWBIT_CUDA_CHECK(cudaFree(data));
 }
 
@@ -149,7 +164,11 @@ Result<std::unique_ptr<Device>> open(int index) {
                                         " (see FEWBIT_CUDA_ARCHS)"};
   }
   if (e != cudaSuccess) return unusable(index, e);
-  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(index, prop));
+  const f64 gib = memory_limit_gib();
+  if (gib < 0)
+    return Error{Code::invalid_argument,
+                 std::string("FEWBIT_CUDA_MEMORY_MAX: '") + std::getenv("FEWBIT_CUDA_MEMORY_MAX") + "' is no number of GiB"};
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(index, prop, gib > 0 ? u64(gib * f64(1 << 30)) : ~u64(0)));
 }
 
 std::vector<DeviceInfo> list() {

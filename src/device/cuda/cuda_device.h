@@ -2,6 +2,8 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <utility>
+
 #include "base/check.h"
 #include "device/device.h"
 
@@ -16,7 +18,7 @@ namespace fewbit::cuda {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int index, const cudaDeviceProp& prop);
+  CudaDevice(int index, const cudaDeviceProp& prop, u64 most);  // most: bytes that it may allocate
   ~CudaDevice() override;
   DeviceKind kind() const override { return DeviceKind::cuda; }
   std::string id() const override { return "cuda:" + std::to_string(index_); }
@@ -39,10 +41,13 @@ class CudaDevice final : public Device {
   int arch() const { return arch_; }            // 90 for sm_90
   int max_smem() const { return smem_; }        // bytes of shared memory a block may ask for
   bool early_launch() const { return early_; }  // programmatic dependent launch (sm_90 and later)
+  // Off where a kernel's weights are made by its predecessor: kernels read weights ahead.  Returns what it was.
+  bool set_early_launch(bool on) { return std::exchange(early_, on); }
 
  private:
   int index_, sms_, arch_, smem_;
   bool early_;
+  u64 most_, allocated_ = 0;  // bytes: the limit that FEWBIT_CUDA_MEMORY_MAX sets; in use
   std::string name_;
   cudaStream_t stream_ = nullptr;
   u8* pinned_ = nullptr;  // ring through which small transfers go

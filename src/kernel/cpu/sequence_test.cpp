@@ -58,7 +58,7 @@ std::vector<f32> run_attention(const Kernels* table, int threads, const Attentio
                                bool reversed, bool scratch = true) {
   Bench b(table, threads);
   const int seqs = int(steps[0].lengths.size()), pt = 32, gap = a.gated ? 2 : 1;
-  std::vector<u8> mem(scratch ? table->scratch_bytes(300, 64, a.n_q, a.hd, max_len) : 0);
+  std::vector<u8> mem(scratch ? table->scratch_bytes(300, 0, 64, a.n_q, a.hd, max_len) : 0);
   b.ctx.scratch = mem.data();
   b.ctx.scratch_bytes = mem.size();
   const i64 pages = seqs * div_up(max_len, pt), rows = pages * a.n_kv * pt;

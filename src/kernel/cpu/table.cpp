@@ -7,7 +7,7 @@
 
 namespace fewbit::kernel::cpu {
 
-static u64 scratch_bytes(int max_cols, int max_n, int n_q_heads, int head_dim, int max_context) {
+static u64 scratch_bytes(int max_cols, int, int max_n, int n_q_heads, int head_dim, int max_context) {
   return std::max(steps_scratch_bytes(max_cols, max_n, n_q_heads, head_dim, max_context), matmul_scratch_bytes(max_cols, max_n));
 }
 

@@ -46,7 +46,8 @@ class Problem {
     if (auto p = last.lock(); p && &p->device_ == &device && p->does(s)) return p;
     std::shared_ptr<Problem> p(new Problem(device, s));
     FEWBIT_TRY(p->ctx_.k, kernel::kernels_for(device, Path::fast));
-    FEWBIT_TRY(p->scratch_, device.allocate(p->ctx_.k->scratch_bytes(p->act_.cols, int(std::max(s.rows, s.n)), 1, 64, 256)));
+    FEWBIT_TRY(p->scratch_, device.allocate(p->ctx_.k->scratch_bytes(p->act_.cols, s.experts ? int(s.experts) : 0,
+                                                                     int(std::max(s.rows, s.n)), 1, 64, 256)));
     p->ctx_.scratch = p->scratch_.data(), p->ctx_.scratch_bytes = p->scratch_.bytes();
     FEWBIT_OK(p->place());
     FEWBIT_OK(p->inputs());

@@ -1,4 +1,5 @@
 // x <- rows of the embedding table, decoded exactly, rotated back if the table is stored rotated: signs * Had(row).
+#include "kernel/cuda/expand.h"
 #include "kernel/cuda/layout.h"
 #include "kernel/cuda/ops.h"
 #include "kernel/cuda/rotate.cuh"
@@ -14,7 +15,7 @@ struct EmbedArgs {
   Scale scale;
   int unit_bytes, units, n;
   const f32* factor;  // of the whole tensor, or nullptr
-  const i32* ids;
+  const i32* ids;     // nullptr: row 16 c for column c
   int block;
   const f32* signs;
   f32* x;
@@ -33,7 +34,7 @@ __global__ void embed_kernel(const __grid_constant__ EmbedArgs a) {
   early_launch();
   early_wait();
   const int c = int(blockIdx.y), p = int(blockIdx.x * blockDim.x + threadIdx.x) * 4;
-  const i64 row = a.ids[c];
+  const i64 row = a.ids ? a.ids[c] : unit_rows * c;
   f32 v[4] = {0, 0, 0, 0};
   if (p < a.n)
     for (int i = 0; i < 4; i++) v[i] = value_at(a, row, p + i);
@@ -52,6 +53,15 @@ __global__ void embed_kernel(const __grid_constant__ EmbedArgs a) {
 
 void embed(Ctx& ctx, const Weight& table, const i32* ids, int cols, const Rotation* inverse, f32* x) {
   FEWBIT_CHECK(!table.extra && table.cols % 4 == 0, "embedding table '%s'", table.name.c_str());
+  if (in_file(table)) {
+    const InOrder in_order(ctx);
+    for (int done = 0, n = 0; done < cols; done += n) {
+      n = rows_in_file(ctx, table, ids + done, cols - done);
+      const Weight part = packed_form(table, expand_area(ctx) + expand_lists, table.rows, 0);
+      embed(ctx, part, nullptr, n, inverse, x + i64(done) * table.cols);
+    }
+    return;
+  }
   EmbedArgs a{};
   a.data = table.data, a.type = type_layout(table.type), a.n = int(table.cols);
   if (a.type.layout < layout_rows_f32) {

@@ -16,13 +16,14 @@ int wide_choice = 0, narrow_choice = 0;
 
 namespace {
 
-// The end of the scratch's room: totals of tiles that two pairs of blocks of the wide kernel share.
+// The end of the scratch's room: totals of tiles that two pairs of blocks of the wide kernel share; what is packed for a moment.
 constexpr int max_gemm_pairs = 80;
-constexpr u64 split_bytes = 2 * max_gemm_pairs * gemm_part_bytes;
+constexpr u64 split_bytes = 2 * max_gemm_pairs * gemm_part_bytes, end_bytes = split_bytes + expand_lists + expand_bytes;
 
 }  // namespace
 
-u64 split_room(const Ctx& ctx) { return scratch_room(ctx) < split_bytes ? 0 : scratch_room(ctx) - split_bytes; }
+u64 split_room(const Ctx& ctx) { return scratch_room(ctx) < end_bytes ? 0 : scratch_room(ctx) - end_bytes; }
+u8* expand_area(const Ctx& ctx) { return static_cast<u8*>(ctx.scratch) + split_room(ctx) + split_bytes; }
 
 // A table of 16 levels that is c - 8.
 bool plain_nibbles(const Tables& t) {
@@ -248,9 +249,9 @@ void check_act(const Weight& w, const Act& a) {
                int(a.layout));
 }
 
-MvArgs pair_args(const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h) {
+MvArgs pair_args(const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h, i64 ldh) {
   MvArgs m{};
-  m.p[0] = mv_product(gate, a, h, gate.rows, false);
+  m.p[0] = mv_product(gate, a, h, ldh, false);
   m.p[0].pair = true;
   m.p[0].scale[1] = up.scale, m.p[0].bias[1] = up.bias;
   const Units units(gate.layout_id, (gate.rows + 7) / 8 * 16, gate.cols);
@@ -271,6 +272,11 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
     const Weight& w = *q.w;
     check_act(w, *q.a);
     FEWBIT_CHECK(!w.extra, "'%s' is one of a pair", w.name.c_str());
+    if (in_file(w)) {
+      matmul_in_file(ctx, q);
+      done[i] = true;
+      continue;
+    }
     if (is_rows(w)) {
       if (!last_chance) continue;
       launch_rows(ctx, rows_args(w, *q.a, q.y, q.ldy, q.add), (q.a->cols + 7) / 8, w.bytes);
@@ -308,6 +314,13 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
   }
 }
 
+void glu_pair(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h, i64 ldh) {
+  MvArgs m = pair_args(gate, up, a, kind, h, ldh);
+  const std::string shape = shape_of(ctx, 2 * gate.rows, gate.cols, a.cols);
+  if (!launch_gemm(ctx, m, gate.layout_id, a.layout, gate.bytes + up.bytes, shape))
+    launch_mv(ctx, m, gate.layout_id, a.layout, (a.cols + 7) / 8, gate.bytes + up.bytes, shape);
+}
+
 void glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h) {
   check_act(gate, a);
   if (is_rows(gate) && gate.layout_id == up.layout_id) {
@@ -317,13 +330,9 @@ void glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind,
     launch_rows(ctx, r, (a.cols + 7) / 8, gate.bytes + up.bytes);
     return;
   }
-  if (interleaved(gate, up)) {
-    MvArgs m = pair_args(gate, up, a, kind, h);
-    const std::string shape = shape_of(ctx, 2 * gate.rows, gate.cols, a.cols);
-    if (!launch_gemm(ctx, m, gate.layout_id, a.layout, gate.bytes + up.bytes, shape))
-      launch_mv(ctx, m, gate.layout_id, a.layout, (a.cols + 7) / 8, gate.bytes + up.bytes, shape);
-    return;
-  }
+  if (interleaved(gate, up)) return glu_pair(ctx, gate, up, a, kind, h, gate.rows);
+  if (in_file(gate) && gate.layout_id == up.layout_id && gate.type == up.type && gate.rows == up.rows)
+    return glu_in_file(ctx, gate, up, a, kind, h);
   // Different layouts: gate into h, up into scratch.
   FEWBIT_CHECK(split_room(ctx) >= groups_bytes + u64(a.cols) * u64(up.rows) * 4, "scratch of %llu bytes for (%d, %lld)",
                (unsigned long long)ctx.scratch_bytes, a.cols, (long long)up.rows);
@@ -333,6 +342,11 @@ void glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind,
   act_mul(ctx, h, other, kind, i64(a.cols) * gate.rows, h);
 }
 
-u64 matmul_scratch_bytes(int max_cols, int max_n) { return groups_bytes + 2 * u64(max_cols) * u64(max_n) * 4 + (1 << 20) + split_bytes; }
+// One half of a pair that is multiplied in two; the experts' outputs of some columns at a time, at least of eight.
+u64 matmul_scratch_bytes(int max_cols, int experts_used, int max_n) {
+  constexpr u64 enough = 64 << 20;
+  const u64 half = u64(max_cols) * u64(max_n) * 4, outputs = half * u64(experts_used), eight = u64(8 * experts_used) * u64(max_n) * 4;
+  return groups_bytes + std::max(half, std::max(eight, std::min(outputs, enough))) + (1 << 20) + end_bytes;
+}
 
 }  // namespace fewbit::kernel::cuda

@@ -14,7 +14,7 @@ namespace {
 // entries 1024 at a time: a warp counts its own, so that an entry's place is the sum of counts before it.
 struct GroupsArgs {
   const i32* ids;
-  int entries, experts;
+  int entries, first, experts;  // those of experts [first, first + experts), counted from there
   i32* n_groups;
   MvGroup* groups;
 };
@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(1024) groups_kernel(GroupsArgs a) {
       for (int c = 0; c < a.entries; c += 1024) {
         for (int e = lane; e < experts_at_once; e += 32) count[warp][e] = 0;
         __syncwarp();
-        const int i = c + tid, id = i < a.entries ? a.ids[i] - e0 : -1;
-        const bool mine = id >= 0 && id < experts_at_once;
+        const int i = c + tid, id = i < a.entries ? a.ids[i] - a.first - e0 : -1;
+        const bool mine = id >= 0 && id < experts_at_once && e0 + id < a.experts;
         const u32 same = __match_any_sync(~0u, mine ? id : -1 - lane);
         const int before = __popc(same & ((1u << lane) - 1));
         if (mine && before == 0) count[warp][id] = u16(__popc(same));
@@ -81,22 +81,85 @@ __global__ void __launch_bounds__(1024) groups_kernel(GroupsArgs a) {
   if (tid == 0) *a.n_groups = base;
 }
 
+MvGroup* group_list(Ctx& ctx) { return reinterpret_cast<MvGroup*>(static_cast<u8*>(ctx.scratch) + 16); }  // behind their number
+
 constexpr int direct_entries = 64;  // up to here every entry is its own group
 
-// Fills in the grouping; returns an upper bound of the number of groups.
-int group_entries(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int experts) {
-  m.ids = ids, m.entries = entries;
-  if (entries <= direct_entries) return entries;
+// Fills in the groups of the entries of experts [first, first + experts); returns an upper bound of their number.
+int list_groups(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int first, int experts) {
   const int bound = entries / 8 + std::min(experts, entries);
   FEWBIT_CHECK(16 + u64(bound) * sizeof(MvGroup) <= groups_bytes && split_room(ctx) >= groups_bytes,
                "scratch of %llu bytes for %d expert groups", (unsigned long long)ctx.scratch_bytes, bound);
-  auto* count = static_cast<i32*>(ctx.scratch);
-  auto* groups = reinterpret_cast<MvGroup*>(static_cast<u8*>(ctx.scratch) + 16);
+  m.n_groups = static_cast<const i32*>(ctx.scratch), m.groups = group_list(ctx);
   LaunchShape s;
   s.grid = dim3(1), s.block = dim3(1024), s.cols = entries, s.name = "moe.groups";
-  launch(ctx, groups_kernel, s, GroupsArgs{ids, entries, experts, count, groups});
-  m.groups = groups, m.n_groups = count;
+  launch(ctx, groups_kernel, s, GroupsArgs{ids, entries, first, experts, static_cast<i32*>(ctx.scratch), group_list(ctx)});
   return bound;
+}
+int group_entries(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int experts) {
+  m.ids = ids, m.entries = entries;
+  return entries <= direct_entries ? entries : list_groups(ctx, m, ids, entries, 0, experts);
+}
+
+// Experts that are packed for a moment stand in slots.
+struct SlotsArgs {
+  const i32* ids;  // slot i: the expert of entry first + i, a group of its own; nullptr: expert first + i
+  int first, count;
+  const f32* scale[2];  // (experts), or nullptr
+  i32* expert;          // (count)
+  f32* slot_scale[2];   // (count)
+  MvGroup* groups;
+  i32* n_groups;
+};
+__global__ void slots_kernel(SlotsArgs a) {
+  early_launch();
+  early_wait();
+  for (int i = int(threadIdx.x); i < a.count; i += int(blockDim.x)) {
+    const int expert = a.ids ? a.ids[a.first + i] : a.first + i;
+    a.expert[i] = expert;
+    for (int m = 0; m < 2; m++)
+      if (a.scale[m]) a.slot_scale[m][i] = a.scale[m][expert];
+    if (a.ids) a.groups[i].expert = i, a.groups[i].n = 1, a.groups[i].entry[0] = a.first + i;
+  }
+  if (a.ids && threadIdx.x == 0) *a.n_groups = a.count;
+}
+
+// Entries of experts that keep their file's bytes; m: the product (a pair with `up`), without groups.
+void launch_in_file(Ctx& ctx, MvArgs m, const Weight& w, const Weight* up, ActLayout act, const i32* ids, int entries, u64 bytes,
+                    const std::string& shape) {
+  constexpr int most = 1024;  // slots
+  static_assert(3 * most * sizeof(f32) <= expand_lists && direct_entries <= most);
+  const InOrder in_order(ctx);
+  u8* lists = expand_area(ctx);
+  u8* units = lists + expand_lists;
+  const int layout = w.layout_id - layout_in_file;
+  const int room = int(std::min<u64>(most, expand_bytes / m.p[0].expert_bytes));
+  const bool by_entry = entries <= direct_entries;
+  PackSource src;
+  src.row_bytes = i64(row_bytes(w.type, w.cols)), src.rows = w.rows, src.cols = int(w.cols);
+  src.data[0] = static_cast<const u8*>(w.data);
+  if (up) src.data[1] = static_cast<const u8*>(up->data);
+  m.ids = ids, m.entries = entries;
+  SlotsArgs a{by_entry ? ids : nullptr,      0, 0, {m.p[0].scale[0], m.p[0].scale[1]}, reinterpret_cast<i32*>(lists), {}, group_list(ctx),
+              static_cast<i32*>(ctx.scratch)};
+  for (int h = 0; h < 2; h++) {
+    a.slot_scale[h] = reinterpret_cast<f32*>(lists) + (1 + h) * most;
+    if (a.scale[h]) m.p[0].scale[h] = a.slot_scale[h];
+  }
+  m.p[0].w = units;
+  for (int all = by_entry ? entries : int(w.experts); a.first < all; a.first += room) {
+    a.count = std::min(room, all - a.first);
+    LaunchShape s;
+    s.grid = dim3(1), s.block = dim3(128), s.cols = entries, s.name = "moe.slots";
+    launch(ctx, slots_kernel, s, a);
+    pack(ctx, w.type, src, m.tiles, m.units, units, {a.expert, a.count, src.row_bytes * src.rows});
+    int groups = a.count;
+    if (by_entry)
+      m.groups = a.groups, m.n_groups = a.n_groups;
+    else
+      groups = list_groups(ctx, m, ids, entries, a.first, a.count);
+    launch_mv(ctx, m, layout, act, groups, bytes, shape);
+  }
 }
 
 // To 16 levels within -64..63, modulo 256; false: some lie beyond.
@@ -198,11 +261,17 @@ void moe_glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, const
     launch_rows(ctx, r, entries, u64(k) * (gate.bytes + up.bytes) / u64(gate.experts));
     return;
   }
-  FEWBIT_CHECK(interleaved(gate, up), "experts '%s' and '%s' are no pair", gate.name.c_str(), up.name.c_str());
-  MvArgs m = pair_args(gate, up, a, kind, h);
-  m.act_div = k;
+  const bool file = in_file(gate) && gate.layout_id == up.layout_id && gate.type == up.type;
+  FEWBIT_CHECK(file || interleaved(gate, up), "experts '%s' and '%s' are no pair", gate.name.c_str(), up.name.c_str());
   const u64 bytes = u64(k) * (gate.bytes + up.bytes) / u64(gate.experts);
   const std::string shape = shape_of(ctx, 2 * gate.rows, gate.cols, entries);
+  if (file) {
+    MvArgs m = pair_args(packed_form(gate, nullptr, gate.rows, 0), up, a, kind, h, gate.rows);
+    m.act_div = k;
+    return launch_in_file(ctx, m, gate, &up, a.layout, ids, entries, bytes, shape);
+  }
+  MvArgs m = pair_args(gate, up, a, kind, h, gate.rows);
+  m.act_div = k;
   if (launch_entries(ctx, m, false, gate.layout_id, ids, nullptr, entries, k, bytes, shape)) return;
   if (launch_experts(ctx, m, gate.layout_id, a, 0, ids, entries, int(gate.experts), bytes, shape)) return;
   const int groups = group_entries(ctx, m, ids, entries, int(gate.experts));
@@ -213,12 +282,13 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
   check_act(down, a);
   const int cols = a.cols / k, n = int(down.rows);
   MvArgs m{};
+  const Weight as_packed = in_file(down) ? packed_form(down, nullptr, down.rows, 0) : down;
   if (!is_rows(down)) {
-    m.p[0] = mv_product(down, a, x, n, false);
-    const Units units(down.layout_id, down.rows, down.cols);
+    m.p[0] = mv_product(as_packed, a, x, n, false);
+    const Units units(as_packed.layout_id, down.rows, down.cols);
     m.n = 1, m.tiles = int(units.tiles), m.units = int(units.units), m.act_div = 1;
-    if (launch_entries(ctx, m, true, down.layout_id, ids, weights, a.cols, k, u64(k) * down.bytes / u64(down.experts),
-                       shape_of(ctx, down.rows, down.cols, a.cols)))
+    if (!in_file(down) && launch_entries(ctx, m, true, down.layout_id, ids, weights, a.cols, k, u64(k) * down.bytes / u64(down.experts),
+                                         shape_of(ctx, down.rows, down.cols, a.cols)))
       return;
   }
   const u64 per_col = u64(k) * u64(n) * 4;
@@ -240,10 +310,12 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
     } else {
       FEWBIT_CHECK(c * k % 8 == 0, "experts' columns in eights");
       part.data = static_cast<u8*>(a.data) + act_block_at(act_units(a.n), c * k, 0);
-      m.p[0] = mv_product(down, part, y, n, false);
+      m.p[0] = mv_product(as_packed, part, y, n, false);
       m.cols = entries;
       const std::string shape = shape_of(ctx, down.rows, down.cols, entries);
-      if (!launch_experts(ctx, m, down.layout_id, a, c * k, ids + c * k, entries, int(down.experts), bytes, shape)) {
+      if (in_file(down)) {
+        launch_in_file(ctx, m, down, nullptr, a.layout, ids + c * k, entries, bytes, shape);
+      } else if (!launch_experts(ctx, m, down.layout_id, a, c * k, ids + c * k, entries, int(down.experts), bytes, shape)) {
         const int groups = group_entries(ctx, m, ids + c * k, entries, int(down.experts));
         launch_mv(ctx, m, down.layout_id, a.layout, groups, bytes, shape);
       }

@@ -17,9 +17,11 @@ void embed(Ctx&, const Weight& table, const i32* ids, int cols, const Rotation* 
 // matmul.cu
 void matmul(Ctx&, std::span<const Kernels::Product>);
 void glu(Ctx&, const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h);
+// Of a pair whose rows are laid out in turn; ldh: from one column of h to the next.
+void glu_pair(Ctx&, const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h, i64 ldh);
 void moe_glu(Ctx&, const Weight& gate, const Weight& up, const Act& a, const i32* ids, int k, Glu kind, f32* h);
 void moe_down(Ctx&, const Weight& down, const Act& a, const i32* ids, const f32* weights, int k, f32* x);
-u64 matmul_scratch_bytes(int max_cols, int max_n);
+u64 matmul_scratch_bytes(int max_cols, int experts_used, int max_n);
 // Which kernel multiplies more than 32 columns: 0 the faster one, 1 the wide one wherever it is there, -1 the mat-vec (same bits).
 extern int wide_choice;
 // Which multiplies up to 8: 0 one made for the width where there is one, -1 the mat-vec (same bits).

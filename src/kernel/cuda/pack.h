@@ -49,23 +49,32 @@ inline constexpr bool has_grid = one_of<F, IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S,
 // The code that stands for an integer level of the format in its device layout.
 template <class F>
 FEWBIT_FN u32 code_of_level(i32 l) {
-  const u32 a = u32(l < 0 ? -l : l);
   if constexpr (std::is_same_v<F, Q1_0>)
     return u32(l + 1) / 2;
-  else if constexpr (std::is_same_v<F, IQ1_S>)
-    return u32(l + 12) >> 3;  // 8 t +- 1
-  else if constexpr (std::is_same_v<F, IQ1_M>)
-    return u32(l + 9) / 8 * 2 + u32(l + 9) % 8 / 2;  // +-9, +-7, +-1
-  else if constexpr (one_of<F, IQ2_XXS, IQ2_XS, IQ2_S>)
-    return (a - 8) / 17 | (l < 0 ? 4u : 0u);  // 8, 25, 43
-  else if constexpr (std::is_same_v<F, IQ3_XXS>)
-    return a / 8 | (l < 0 ? 8u : 0u);  // 4, 12 .. 52, 62
-  else if constexpr (std::is_same_v<F, IQ3_S>)
-    return a / 2 | (l < 0 ? 8u : 0u);  // 1, 3 .. 15
   else if constexpr (Target<F>::code == Code::b8)
     return u32(l) & 255;
   else
     return u32(l + F::zero);
+}
+
+// The same for four levels of a codebook format, one per byte.
+template <class F>
+FEWBIT_FN u32 codes_of_levels(u32 l) {
+  constexpr u32 ones = 0x01010101;
+  auto plus = [](u32 v, u32 n) { return ((v & ~(ones << 7)) + n * ones) ^ (v & ones << 7); };  // to each byte
+  const u32 minus = l >> 7 & ones, size = (l ^ minus * 255) + minus;                           // no level is 0
+  if constexpr (std::is_same_v<F, IQ1_S>) {
+    return plus(l, 12) >> 3 & 3 * ones;  // 8 t +- 1: t + 1
+  } else if constexpr (std::is_same_v<F, IQ1_M>) {
+    const u32 v = plus(l, 9);  // of +-9, +-7, +-1: 0, 2, 8, 10, 16, 18
+    return (v >> 2 & 6 * ones) | (v >> 1 & ones);
+  } else if constexpr (one_of<F, IQ2_XXS, IQ2_XS, IQ2_S>) {
+    return (size >> 4 & 3 * ones) | minus << 2;  // 8, 25, 43
+  } else if constexpr (std::is_same_v<F, IQ3_XXS>) {
+    return (size >> 3 & 7 * ones) | minus << 3;  // 4, 12 .. 52, 62
+  } else {
+    return (size >> 1 & 7 * ones) | minus << 3;  // 1, 3 .. 15
+  }
 }
 
 // Codes of the 4 inputs e .. e+3 (e % 4 == 0) of the block at b, one per byte.
@@ -73,8 +82,7 @@ template <class F>
 FEWBIT_FN u32 four_codes(BytePtr b, int e, [[maybe_unused]] const typename GridOf<F>::type* grid) {
   u32 c = 0;
   if constexpr (has_grid<F>) {
-    const u64 levels = F::levels(b, e / 8, grid);
-    for (int i = 0; i < 4; i++) c |= code_of_level<F>(byte_at(levels, e % 8 + i)) << (8 * i);
+    c = codes_of_levels<F>(u32(F::levels(b, e / 8, grid) >> (8 * (e % 8))));
   } else if constexpr (std::is_same_v<F, IQ4_NL>) {
     for (int i = 0; i < 4; i++) c |= nibble_at(b + F::codes_at, e + i) << (8 * i);
   } else if constexpr (std::is_same_v<F, MXFP4>) {

@@ -3,8 +3,8 @@
 
 #include "format/decode.h"
 #include "kernel/cuda/common.cuh"
+#include "kernel/cuda/expand.h"
 #include "kernel/cuda/ops.h"
-#include "kernel/cuda/pack.h"
 
 namespace fewbit::kernel::cuda {
 
@@ -51,31 +51,42 @@ __device__ const typename GridOf<F>::type* device_grid() {
     return nullptr;
 }
 
-// One warp per unit of the tiles in `src`.
+// One warp per unit of the matrices' tiles, n_units each.
 template <class F>
-__global__ void __launch_bounds__(128) pack_kernel(PackSource src, i64 n_units, int units, u8* out) {
+__global__ void __launch_bounds__(128) pack_kernel(PackSource src, i64 n_units, int units, u8* out, Gather gather) {
   early_launch();
   early_wait();
   const i64 i = i64(blockIdx.x) * 4 + threadIdx.x / 32;
-  if (i >= n_units) return;
+  if (i >= n_units * gather.count) return;
+  const i64 at = i % n_units;
+  if (gather.ids) {
+    const i64 offset = gather.ids[i / n_units] * gather.stride;
+    src.data[0] += offset;
+    if (src.data[1]) src.data[1] += offset;
+  }
   constexpr int unit_bytes = code_bytes(Target<F>::code) + scale_bytes(Target<F>::scale);
-  pack_lane<F>(src, i / units, int(i % units), int(threadIdx.x % 32), device_grid<F>(), out + i * unit_bytes);
+  pack_lane<F>(src, at / units, int(at % units), int(threadIdx.x % 32), device_grid<F>(), out + i * unit_bytes);
 }
 
-void pack(Ctx& ctx, Type type, const PackSource& src, i64 tiles, int units, u8* out) {
+}  // namespace
+
+void pack(Ctx& ctx, Type type, const PackSource& src, i64 tiles, int units, u8* out, const Gather& gather) {
   const i64 n = tiles * units;
   LaunchShape s;
-  s.grid = dim3(unsigned((n + 3) / 4)), s.block = dim3(128), s.name = "pack";
+  s.grid = dim3(unsigned((n * gather.count + 3) / 4)), s.block = dim3(128), s.name = "pack";
+  if (ctx.launches) s.bytes = u64(src.rows) * u64(src.row_bytes) * u64(gather.count) * (src.data[1] ? 2 : 1);
   switch (type) {
 #define FEWBIT_X(F, c, sc) \
   case Type::F:            \
-    return launch(ctx, pack_kernel<F>, s, src, n, units, out);
+    return launch(ctx, pack_kernel<F>, s, src, n, units, out, gather);
     FEWBIT_CUDA_TARGETS(FEWBIT_X)
 #undef FEWBIT_X
     default:
       FEWBIT_CHECK(false, "pack of type %u", u32(type));
   }
 }
+
+namespace {
 
 const char* kernel_name(int layout) {
   switch (layout) {
@@ -132,7 +143,7 @@ Status place_vectors(Ctx& ctx, const HostTensor& t, Weight& w, std::vector<Buffe
   return {};
 }
 
-Weight weight_of(const HostTensor& t) {
+Weight weight_of(const HostTensor& t, const PlaceOptions& options) {
   const TypeLayout l = type_layout(t.type);
   Weight w;
   w.name = t.name, w.type = t.type, w.layout_id = l.layout;
@@ -140,7 +151,8 @@ Weight weight_of(const HostTensor& t) {
   w.cols = t.cols, w.rows = t.rows, w.experts = t.experts;
   w.layout = l.layout >= layout_rows_f32 ? "rows" : layout_infos[l.layout].name;
   w.kernel = kernel_name(l.layout);
-  w.bytes = placed_bytes(t, {});
+  w.bytes = placed_bytes(t, options);
+  if (keeps_file(t, options)) w.layout_id += layout_in_file, w.layout = "file";
   return w;
 }
 
@@ -176,31 +188,31 @@ Status pack_tensor(Ctx& ctx, const HostTensor& a, const HostTensor* b, u8* out) 
 
 }  // namespace
 
-Result<std::string> describe(const HostTensor& t, const PlaceOptions&) {
+Result<std::string> describe(const HostTensor& t, const PlaceOptions& options) {
   const TypeLayout l = type_layout(t.type);
   if (l.layout < 0) return Error{fewbit::Code::unsupported, std::string("no CUDA kernel for type ") + type_name(t.type)};
   const int multiple = l.layout >= layout_rows_f32 ? 8 : format_info(t.type).block;
   if (t.cols % multiple)
     return Error{fewbit::Code::unsupported, std::to_string(t.cols) + " inputs, CUDA needs a multiple of " + std::to_string(multiple)};
-  return std::string(kernel_name(l.layout)) + "." + type_name(t.type);
+  return std::string(keeps_file(t, options) ? "pack+" : "") + kernel_name(l.layout) + "." + type_name(t.type);
 }
 
-u64 placed_bytes(const HostTensor& t, const PlaceOptions&) {
+u64 placed_bytes(const HostTensor& t, const PlaceOptions& options) {
   const TypeLayout l = type_layout(t.type);
   if (l.layout < 0) return 0;
-  if (l.layout >= layout_rows_f32) return data_bytes(t);
+  if (l.layout >= layout_rows_f32 || keeps_file(t, options)) return data_bytes(t);
   return Units(l.layout, t.rows, t.cols).bytes() * u64(t.experts);
 }
 
-Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors, GroupUse use, const PlaceOptions&,
+Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors, GroupUse use, const PlaceOptions& options,
                                   std::vector<Buffer>& owned) {
   std::vector<Weight> out;
   for (const HostTensor& t : tensors) FEWBIT_OK(check(t));
   const bool pair = use == GroupUse::glu && tensors.size() == 2 && tensors[0].type == tensors[1].type &&
                     tensors[0].cols == tensors[1].cols && tensors[0].rows == tensors[1].rows && tensors[0].experts == tensors[1].experts &&
-                    type_layout(tensors[0].type).layout < layout_rows_f32;
+                    type_layout(tensors[0].type).layout < layout_rows_f32 && !keeps_file(tensors[0], options);
   for (const HostTensor& t : tensors) {
-    Weight w = weight_of(t);
+    Weight w = weight_of(t, options);
     FEWBIT_OK(place_vectors(ctx, t, w, owned));
     out.push_back(std::move(w));
   }

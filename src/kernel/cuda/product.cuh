@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "kernel/cuda/expand.h"
 #include "kernel/cuda/matvec.cuh"
 
 namespace fewbit::kernel::cuda {
@@ -11,7 +12,7 @@ inline constexpr u64 groups_bytes = 512 << 10;  // in front of the scratch: room
 // Bytes of scratch, from its start, that no product's own parts take.
 u64 split_room(const Ctx& ctx);
 
-inline bool is_rows(const Weight& w) { return w.layout_id >= layout_rows_f32; }
+inline bool is_rows(const Weight& w) { return w.layout_id >= layout_rows_f32 && w.layout_id < layout_in_file; }
 inline bool interleaved(const Weight& gate, const Weight& up) { return gate.extra && gate.extra == up.extra; }
 bool plain_nibbles(const Tables& t);  // 16 levels that are c - 8
 
@@ -20,7 +21,7 @@ std::string shape_of(const Ctx& ctx, i64 rows, i64 cols, int columns);
 
 void check_act(const Weight& w, const Act& a);
 MvProduct mv_product(const Weight& w, const Act& a, f32* y, i64 ldy, bool add);
-MvArgs pair_args(const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h);
+MvArgs pair_args(const Weight& gate, const Weight& up, const Act& a, Glu kind, f32* h, i64 ldh);
 RowsArgs rows_args(const Weight& w, const Act& a, f32* y, i64 ldy, bool add);
 
 void launch_rows(Ctx& ctx, const RowsArgs& a, int groups, u64 bytes);

@@ -25,8 +25,8 @@ void record_end(Ctx& ctx, LaunchTimer& t, const char* name, const std::string& s
 
 namespace {
 
-u64 scratch_bytes(int max_cols, int max_n, int n_q_heads, int head_dim, int max_context) {
-  return std::max({matmul_scratch_bytes(max_cols, max_n), delta_net_scratch_bytes(max_cols, max_n),
+u64 scratch_bytes(int max_cols, int experts_used, int max_n, int n_q_heads, int head_dim, int max_context) {
+  return std::max({matmul_scratch_bytes(max_cols, experts_used, max_n), delta_net_scratch_bytes(max_cols, max_n),
                    attention_scratch_bytes(max_cols, n_q_heads, head_dim, max_context), u64(max_cols) * 128 * 8}) +
          counter_count * 4 + 512;
 }

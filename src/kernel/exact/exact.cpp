@@ -223,7 +223,7 @@ void moe_down(const Steps& steps, Ctx& ctx, const Weight& down, const Act& a, co
   });
 }
 
-u64 scratch_bytes(int max_cols, int max_n, int n_q_heads, int head_dim, int max_context) {
+u64 scratch_bytes(int max_cols, int, int max_n, int n_q_heads, int head_dim, int max_context) {
   return cpu::steps_scratch_bytes(max_cols, max_n, n_q_heads, head_dim, max_context);
 }
 

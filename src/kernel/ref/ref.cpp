@@ -228,7 +228,7 @@ const Kernels* table() {
     t.placed_bytes = [](const HostTensor& h, const PlaceOptions& o) -> u64 { return o.mapped ? 0 : h.data.size(); };
     t.act_layout = [](Type) { return ActLayout::f32; };
     t.act_bytes = [](ActLayout, int n, int cols) { return u64(n) * u64(cols) * sizeof(f64); };
-    t.scratch_bytes = [](int, int, int, int, int) { return u64(0); };
+    t.scratch_bytes = [](int, int, int, int, int, int) { return u64(0); };
     t.embed = embed;
     t.norm = norm;
     t.matmul = matmul;

@@ -69,6 +69,7 @@ void check_wide(Rig&, bool quick);
 void check_experts(Rig&, bool quick);
 void check_matmul(Rig& rig, bool quick);
 void check_decode(Rig& rig);  // the kernels of one column, at the shapes of large models
+void check_in_file(Rig& rig, bool quick);
 void check_steps(Rig& rig);
 void check_sequence(Rig& rig, bool quick);  // attention, DeltaNet
 struct TimeOptions {

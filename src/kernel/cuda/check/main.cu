@@ -1,4 +1,4 @@
-// cuda_check [verify|quick|quick-wide|decode|wide|experts|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
+// cuda_check [verify|quick|quick-wide|decode|wide|experts|in-file|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
 #include <cstring>
 
 #include "kernel/ceiling.h"
@@ -94,14 +94,17 @@ int main(int argc, char** argv) {
       check_steps(rig);
       check_sequence(rig, stage == "quick");
       check_matmul(rig, stage == "quick");
+      check_in_file(rig, stage == "quick");
     }
     if (stage != "quick") check_wide(rig, stage == "quick-wide");
     std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);
     return rig.failed ? 1 : 0;
   }
-  if (stage == "decode" || stage == "experts") {
+  if (stage == "decode" || stage == "experts" || stage == "in-file") {
     if (stage == "experts") {
       check_experts(rig, false);
+    } else if (stage == "in-file") {
+      check_in_file(rig, false);
     } else {
       check_decode(rig);
       check_sequence(rig, true);

@@ -1,9 +1,8 @@
 // matmul, glu, experts, embedding: every type against the definition, and bitwise the same column at every width.
 #include <utility>
 
-#include "kernel/cuda/check/check.h"
+#include "kernel/cuda/check/matrix.h"
 #include "kernel/cuda/ops.h"
-#include "kernel/layout/random_blocks.h"
 
 namespace fewbit::kernel::cuda::check {
 
@@ -13,36 +12,6 @@ const Type types[] = {Type::Q1_0,   Type::Q2_0,    Type::PQ2_0,  Type::PTQ1_0, T
                       Type::IQ1_M,  Type::IQ2_XXS, Type::IQ2_XS, Type::IQ2_S,  Type::IQ3_XXS, Type::IQ3_S, Type::Q2_K, Type::Q3_K,
                       Type::Q4_0,   Type::Q4_1,    Type::Q5_0,   Type::Q5_1,   Type::Q8_0,    Type::Q4_K,  Type::Q5_K, Type::Q6_K,
                       Type::IQ4_NL, Type::IQ4_XS,  Type::MXFP4,  Type::F16,    Type::BF16,    Type::F32};
-
-struct Matrix {
-  std::vector<u8> data;
-  std::vector<f32> scale, bias;
-  HostTensor tensor;
-};
-Matrix matrix(Random& random, Type type, i64 rows, i64 cols, i64 experts, bool extras) {
-  Matrix m;
-  m.data.resize(*tensor_bytes(type, u64(cols), u64(rows * experts)));
-  cpu::RandomBlocks blocks(random.engine());
-  blocks.fill(type, m.data.data(), type == Type::I2_S ? m.data.size() - 32 : m.data.size());
-  if (type == Type::I2_S) store_le<f32>(m.data.data() + m.data.size() - 32, 0.37f);
-  if (extras) m.scale = random.normals(size_t(experts)), m.bias = random.normals(size_t(rows));
-  m.tensor = {std::string(type_name(type)), type, cols, rows, experts, {}, nullptr, nullptr};
-  return m;
-}
-HostTensor& view(Matrix& m) {
-  m.tensor.data = m.data;
-  m.tensor.scale = m.scale.empty() ? nullptr : m.scale.data();
-  m.tensor.bias = m.bias.empty() ? nullptr : m.bias.data();
-  return m.tensor;
-}
-std::vector<Weight> place_on(Ctx& ctx, std::vector<HostTensor> t, GroupUse use, std::vector<Buffer>& owned) {
-  auto w = ctx.k->place(ctx, t, use, {}, owned);
-  FEWBIT_CHECK(w.ok(), "%s", w.error().what.c_str());
-  return std::move(w).value();
-}
-std::string label(Type type, i64 rows, i64 cols, int columns) {
-  return std::string(type_name(type)) + " " + std::to_string(rows) + "x" + std::to_string(cols) + "x" + std::to_string(columns);
-}
 
 constexpr f64 bound = 4e-6;  // f32 sums of exact integers
 
