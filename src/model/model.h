@@ -36,8 +36,8 @@ class Model {
   StateSpec state() const;
   // Weights that one decoded token reads: of experts those used, of the embedding a row.
   u64 bytes_per_token() const;
-  u64 macs_per_token() const;           // multiplications of those weights with one column
-  int max_width() const;  // of any vector between operations, not the logits
+  u64 macs_per_token() const;  // multiplications of those weights with one column
+  int max_width() const;       // of any vector between operations, not the logits
 
   // Bytes of arena that a pass of so many columns needs, of which so many are wanted.
   u64 arena_bytes(kernel::Ctx& ctx, int cols, int wanted) const;
