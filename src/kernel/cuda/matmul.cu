@@ -75,10 +75,11 @@ int full_items(int tiles, int at_once, int blocks) {
 }
 
 // One column of a large matrix.
-bool launch_one(Ctx& ctx, const MvArgs& a, int layout, u64 bytes, const std::string& shape) {
-  if (narrow_choice < 0 || a.cols != 1 || a.ids || a.tiles < 2 * device_of(ctx).sms()) return false;
+bool launch_one(Ctx& ctx, const MvArgs& a, int layout, ActLayout act, u64 bytes, const std::string& shape) {
+  if (narrow_choice < 0 || a.cols != 1 || a.ids || a.tiles < 2 * device_of(ctx).sms() || act == ActLayout::q8_per128) return false;
   const int warps = slab_count(a.units);
-  const MvOne one = mv_one(layout, a.units, warps);
+  MvOne one = mv_one(layout, a.units, warps);
+  if (!one.kernel) one = mv_one_k(layout, a.units, warps);
   if (!one.kernel || one.smem > u32(device_of(ctx).max_smem())) return false;
   static std::map<std::pair<MvKernel, u32>, int> resident;  // blocks at once, by kernel and shared memory
   auto [known, fresh] = resident.emplace(std::pair(one.kernel, one.smem), 1);
@@ -136,7 +137,7 @@ bool launch_few(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const st
 }  // namespace
 
 void launch_mv(Ctx& ctx, MvArgs& a, int layout, ActLayout act, int groups, u64 bytes, const std::string& shape) {
-  if (launch_one(ctx, a, layout, bytes, shape)) return;
+  if (launch_one(ctx, a, layout, act, bytes, shape)) return;
   if (act == ActLayout::q8_128 && a.cols > 1 && launch_few(ctx, a, layout, groups, bytes, shape)) return;
   const int nc = a.groups || (!a.ids && a.cols > 4) ? 2 : 1;
   // Two tiles at a time save loads of activations; where there are enough of them to go round.

@@ -4,6 +4,9 @@
 //          zeros into the others, and the mmas of all four units add into the same registers: lane 4 g + t then holds the sums of unit t
 //          alone and does its float steps; the four lanes of a row work on four units instead of four times on one.  Then the units'
 //          results change places: lane t gets those of (tile, row half) t and adds them in order.
+// Halves   where a weight has a scale per 16, the inputs 16..31 of a k-step stand in column 2 u + 1, and one mma of 32 inputs gives the
+// sums
+//          of both halves.
 // Work     items of two row tiles, slabs, rings and sums as in matvec.cuh.  The slab's activations lie in shared memory.
 // Order    the same operations in the same order as in unit_dot(): the bits of a column at every width.
 #pragma once
@@ -12,14 +15,17 @@
 
 namespace fewbit::kernel::cuda {
 
-template <Code C>
+template <Code C, Scale S>
 struct OneShape {
-  static constexpr int unit = code_bytes(C) + scale_bytes(Scale::g128);
-  static constexpr int tiles = 2, units = 4, stage = tiles * units * unit, depth = C == Code::b2 ? 2 : 3;
-  // Per unit of activations: q as it lies in column 0 (128 bytes), then per k-step f32 a / 2^(field j), what comes off the sums of rows g
-  // and, where it differs, of rows g + 8.
-  static constexpr int off8 = C == Code::q1 ? 32 : 16;
-  static constexpr int scales = 16 + off8, act = 128 + scales;
+  static constexpr int unit = code_bytes(C) + scale_bytes(S);
+  static constexpr bool halves = S == Scale::k16 || S == Scale::k16m;
+  static constexpr int tiles = 2, units = 4;
+  // A stage holds `per` units of each tile; four units come in one stage or two.
+  static constexpr int per = S == Scale::g128 ? 4 : 2, stage = tiles * per * unit, depth = C == Code::b2 && S == Scale::g128 ? 2 : 3;
+  // Per unit of activations: q as it lies in column 0 (halves: all of the lower, then all of the upper), then 16 bytes of each of what the
+  // k-steps need (step_scales()).
+  static constexpr int lists = C == Code::q1 || S == Scale::k32d || S == Scale::k16m ? 3 : S == Scale::g128 ? 2 : 1;
+  static constexpr int act = 128 + 16 * lists;
   static constexpr int zeros = 80;
   FEWBIT_FN static constexpr int most(int n_units, int warps) { return (n_units + warps - 1) / warps; }
   // Rings | activations | zeros | barriers | sums
@@ -33,18 +39,34 @@ struct OneShape {
 __device__ __forceinline__ void put_shared(u32 at, uint4 v) {
   asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
+__device__ __forceinline__ void put_shared(u32 at, u32 x, u32 y) {
+  asm volatile("st.shared.v2.b32 [%0], {%1,%2};" ::"r"(at), "r"(x), "r"(y) : "memory");
+}
 __device__ __forceinline__ uint4 load_l2(const u8* p) { return __ldcg(reinterpret_cast<const uint4*>(p)); }
-__device__ __forceinline__ f32 shared_half(u32 at) {
+__device__ __forceinline__ u16 shared_u16(u32 at) {
   u16 v;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at));
-  return __half2float(__ushort_as_half(v));
+  return v;
+}
+
+// What the float steps of k-step j need of the activations, as f32 bits: list 0 the scale a, divided by how much larger the operands are;
+// then, as the layout wants it, what comes off the sums of rows g (their bias, and the zero point's), the same of rows g + 8, the sum of q.
+template <Code C, Scale S>
+__device__ __forceinline__ void step_scales(int j, u32 d, u32 sums, u32 (&list)[3]) {
+  constexpr int field = C == Code::b2 ? 2 : C == Code::q1 ? 1 : 0;
+  const int z = 1 << (field * j), z8 = 8 * z;
+  list[0] = __float_as_uint(__uint_as_float(d) * ((S == Scale::k32d ? 8.0f : 1.0f) / f32(z)));
+  if constexpr (S == Scale::g128 || S == Scale::k32d) list[1] = u32(__dp2a_lo(int(sums), z | z << 8, float_bias_bits));
+  if constexpr (C == Code::q1) list[2] = u32(__dp2a_lo(int(sums), z8 | z8 << 8, float_bias_bits));
+  if constexpr (S == Scale::k32d) list[2] = __float_as_uint(f32(__dp2a_lo(int(sums), z | z << 8, 0)) * 0.125f);
+  if constexpr (S == Scale::k16m) list[1] = d, list[2] = sums;
 }
 
 // The slab's activations (column 0 of the blocks from `act`) into shared memory, by one warp; every load of 20 units at once.
-template <Code C>
+template <Code C, Scale S>
 __device__ __forceinline__ void stage_activations(const u8* act, int nu, int lane, u32 to) {
-  using Shape = OneShape<C>;
-  constexpr int field = C == Code::b2 ? 2 : 1, at_once = 20, chunks = at_once * 8 / 32;
+  using Shape = OneShape<C, S>;
+  constexpr int at_once = 20, chunks = at_once * 8 / 32;
   for (int first = 0; first < nu; first += at_once, act += at_once * act_block, to += at_once * Shape::act) {
     const int n = min(at_once, nu - first);
     uint4 q[chunks], d{}, sum{};
@@ -56,82 +78,177 @@ __device__ __forceinline__ void stage_activations(const u8* act, int nu, int lan
     }
     if (lane < n) {
       const u32 ds[4] = {d.x, d.y, d.z, d.w}, ss[4] = {sum.x, sum.y, sum.z, sum.w};
-      u32 a[4], off[4], off8[4];
+      u32 list[4][3];
 #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        const int z = 1 << (field * j), z8 = C == Code::q1 ? 8 * z : z;
-        a[j] = __float_as_uint(__uint_as_float(ds[j]) * (1.0f / f32(z)));
-        off[j] = u32(__dp2a_lo(int(ss[j]), z | z << 8, float_bias_bits));
-        off8[j] = u32(__dp2a_lo(int(ss[j]), z8 | z8 << 8, float_bias_bits));
-      }
+      for (int j = 0; j < 4; j++) step_scales<C, S>(j, ds[j], ss[j], list[j]);
       const u32 at = to + u32(lane * Shape::act + 128);
-      put_shared(at, make_uint4(a[0], a[1], a[2], a[3]));
-      put_shared(at + 16, make_uint4(off[0], off[1], off[2], off[3]));
-      if constexpr (C == Code::q1) put_shared(at + 32, make_uint4(off8[0], off8[1], off8[2], off8[3]));
+#pragma unroll
+      for (int i = 0; i < Shape::lists; i++) put_shared(at + 16 * i, make_uint4(list[0][i], list[1][i], list[2][i], list[3][i]));
     }
 #pragma unroll
     for (int i = 0; i < chunks; i++) {
       const int u = (lane + 32 * i) / 8, c = lane % 8;
-      if (u < n) put_shared(to + u32(u * Shape::act + 16 * c), q[i]);
+      const u32 at = to + u32(u * Shape::act);
+      if (u >= n) continue;
+      if constexpr (Shape::halves) {
+        const u32 mine = at + 16 * (c % 4) + 8 * (c / 4);
+        put_shared(mine, q[i].x, q[i].z), put_shared(mine + 64, q[i].y, q[i].w);
+      } else {
+        put_shared(at + 16 * c, q[i]);
+      }
     }
   }
 }
 
-// Adds n <= 4 units of two tiles to acc, in lane 4 g + t: tile t / 2, row g + 8 (t % 2).  unit: shared address of the
-// first tile's units, the second's follow; act: of the first unit's activations.
-template <Code C, bool FULL>
-__device__ __forceinline__ void four_units(u32 unit, int n, int lane, u32 act, u32 zero, f32& acc) {
-  using Shape = OneShape<C>;
+// Scales that lane 4 g + t of a row tile pair needs: the sub-scales of unit t (both tiles, rows g and g + 8), and d (d and dmin) of all
+// four units for the row that it ends with.
+template <Scale S>
+struct OneScales {
+  static constexpr int words = S == Scale::g128 ? 1 : S == Scale::k16 || S == Scale::k16m ? 4 : 2;
+  u32 sub[2][words] = {};  // [tile]: row g, then row g + 8
+  u32 d[4];
+  // Of a unit at `scales`.
+  __device__ __forceinline__ void load_sub(int tile, u32 scales, int g) {
+    if constexpr (words == 4) {
+      const uint4 v = shared_u128(scales + 16 * g);
+      sub[tile][0] = v.x, sub[tile][1] = v.y, sub[tile][2] = v.z, sub[tile][3] = v.w;
+    } else if constexpr (words == 2) {
+      const uint2 v = shared_u64(scales + 8 * g);
+      sub[tile][0] = v.x, sub[tile][1] = v.y;
+    }
+  }
+  __device__ __forceinline__ void load_d(int u, u32 scales, int row) {
+    d[u] = S == Scale::k16m ? shared_u32(scales + 128 + 4 * u32(row)) : shared_u16(scales + (words == 1 ? 0 : 32 * words) + 2 * u32(row));
+  }
+};
+
+// Byte i of a word as a float: 2^23 + byte, put together, minus 2^23.
+__device__ __forceinline__ f32 float_of_byte(u32 w, int i) {
+  return __uint_as_float(permute(w, 0x4b000000u, u32(0x7440 + i))) - 8388608.0f;
+}
+// Byte i, its sign bit turned round beforehand, as a signed one.
+__device__ __forceinline__ f32 float_of_turned_byte(u32 w, int i) {
+  return __uint_as_float(permute(w, 0x4b000000u, u32(0x7440 + i))) - (8388608.0f + 128.0f);
+}
+
+// The float steps of a unit for a row: v as unit_dot()'s t, m as its m.  d: per k-step the mma's two columns; sub: of the row.
+template <Code C, Scale S>
+__device__ __forceinline__ void float_steps(const int (&d)[4][2], const u32* sub, const u32 (&a)[4], const u32 (&second)[4],
+                                            const u32 (&third)[4], f32& v, f32& m) {
+  v = m = 0;
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    const f32 scale = __uint_as_float(a[j]);
+    if constexpr (S == Scale::g128) {
+      v = __fmaf_rn(__int_as_float(d[j][0]) - __uint_as_float(second[j]), scale, v);
+    } else if constexpr (S == Scale::k16) {
+      const u32 w = sub[j / 2] ^ 0x80808080u;
+      const int i = j % 2 * 2;
+      v = __fmaf_rn(__fmaf_rn(unbias(d[j][0]), float_of_turned_byte(w, i), unbias(d[j][1]) * float_of_turned_byte(w, i + 1)), scale, v);
+    } else if constexpr (S == Scale::k16m) {
+      const u32 w = sub[j / 2] & 0x0f0f0f0fu, mins = sub[j / 2] >> 4 & 0x0f0f0f0fu;
+      const int i = j % 2 * 2, sums = int(third[j]);
+      v = __fmaf_rn(__fmaf_rn(unbias(d[j][0]), float_of_byte(w, i), unbias(d[j][1]) * float_of_byte(w, i + 1)), scale, v);
+      const int low = j % 2 ? __dp2a_hi(sums, int(mins), float_bias_bits) : __dp2a_lo(sums, int(mins), float_bias_bits);
+      m = __fmaf_rn(unbias(low), __uint_as_float(second[j]), m);
+    } else if constexpr (S == Scale::k32d) {  // an eighth of unit_dot()'s, times 8 a
+      const f32 f = float_of_byte(sub[0] & 0x7f7f7f7fu, j);
+      const f32 sign = __uint_as_float(__float_as_uint(f) ^ (sub[0] << (24 - 8 * j) & 0x80000000u));
+      v = __fmaf_rn(__fmaf_rn(__int_as_float(d[j][0]) - __uint_as_float(second[j]), f, __uint_as_float(third[j]) * sign), scale, v);
+    } else {
+      v = __fmaf_rn(unbias(d[j][0]) * float_of_turned_byte(sub[0] ^ 0x80808080u, j), scale, v);
+    }
+  }
+}
+
+// Adds n <= 4 units of two tiles to acc, in lane 4 g + t: tile t / 2, row g + 8 (t % 2).  A stage of the ring holds the first tile's units,
+// then the second's; `release` gives it back.  act: of the first unit's activations.
+template <Code C, Scale S, bool FULL, class R, class Release>
+__device__ __forceinline__ void four_units(const R& ring, int n, int lane, u32 act, u32 zero, const Tables& table, f32& acc,
+                                           Release&& release) {
+  using Shape = OneShape<C, S>;
   constexpr int c[4] = {float_bias_bits, float_bias_bits, float_bias_bits, float_bias_bits};
+  constexpr int per = Shape::per;
   const int g = lane / 4, t = lane % 4;
-  const u32 next_tile = u32(FULL ? 4 : n) * Shape::unit;
   int d[2][4][4];
+  OneScales<S> scales;
 #pragma unroll
-  for (int u = 0; u < 4; u++) {
-    if (!FULL && u >= n) break;
-    const u32 from = g == 2 * u ? act + u32(u * Shape::act + 16 * t) : zero;
-    const uint4 b[2] = {shared_u128(from), shared_u128(from + 64)};
+  for (int s = 0; s < 4 / per; s++) {
+    if (!FULL && s * per >= n) break;
+    const int there = FULL ? per : min(per, n - s * per);
+    ring.wait();
+    const u32 unit = ring.data(), next_tile = u32(there) * Shape::unit;
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const Codes<C> codes(unit + u32(i) * next_tile + u32(u * Shape::unit), lane);
+    for (int k = 0; k < per; k++) {
+      if (!FULL && k >= there) break;
+      const int u = s * per + k;
+      const u32 from = act + u32(u * Shape::act + 16 * t);
+      const uint4 first = shared_u128(g == 2 * u ? from : zero);
+      const uint4 second = shared_u128((g == 2 * u + Shape::halves ? from : zero) + 64);
+      const u32 b[2][4] = {{first.x, first.y, first.z, first.w}, {second.x, second.y, second.z, second.w}};
 #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        u32 r[4];
-        codes.a(j, r, Tables{});
-        const u32 lo = j % 2 ? b[j / 2].z : b[j / 2].x, hi = j % 2 ? b[j / 2].w : b[j / 2].y;
-        if (u == 0)
-          mma32<false>(d[i][j], r, lo, hi, c);
-        else
-          mma32<false>(d[i][j], r, lo, hi, d[i][j]);
+      for (int i = 0; i < 2; i++) {
+        const Codes<C> codes(unit + u32(i) * next_tile + u32(k * Shape::unit), lane);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          u32 r[4];
+          codes.a(j, r, table);
+          const u32 lo = Shape::halves ? b[0][j] : b[j / 2][j % 2 * 2], hi = Shape::halves ? b[1][j] : b[j / 2][j % 2 * 2 + 1];
+          if (u == 0)
+            mma32<Codes<C>::is_signed>(d[i][j], r, lo, hi, c);
+          else
+            mma32<Codes<C>::is_signed>(d[i][j], r, lo, hi, d[i][j]);
+        }
       }
     }
+    const u32 at = unit + code_bytes(C);
+    const int mine = t - s * per;  // lane t takes unit t
+    if (S != Scale::g128 && mine >= 0 && mine < there) {
+      scales.load_sub(0, at + u32(mine * Shape::unit), g);
+      scales.load_sub(1, at + next_tile + u32(mine * Shape::unit), g);
+    }
+#pragma unroll
+    for (int k = 0; k < per; k++) {
+      if (!FULL && k >= there) break;
+      scales.load_d(s * per + k, at + u32(t / 2) * next_tile + u32(k * Shape::unit), 2 * g + t % 2);
+    }
+    release();
   }
   // A lane without a unit takes the last one's: what lies behind belongs to other warps, and may be being written.
   const u32 s = act + u32((FULL ? t : min(t, n - 1)) * Shape::act + 128);
-  const uint4 a4 = shared_u128(s), off4 = shared_u128(s + 16), off84 = C == Code::q1 ? shared_u128(s + 32) : off4;
-  const u32 a[4] = {a4.x, a4.y, a4.z, a4.w}, off[2][4] = {{off4.x, off4.y, off4.z, off4.w}, {off84.x, off84.y, off84.z, off84.w}};
-  f32 v[4];
+  u32 list[3][4] = {};
+#pragma unroll
+  for (int i = 0; i < Shape::lists; i++) {
+    const uint4 v = shared_u128(s + 16 * i);
+    list[i][0] = v.x, list[i][1] = v.y, list[i][2] = v.z, list[i][3] = v.w;
+  }
+  f32 v[4], m[4];
 #pragma unroll
   for (int k = 0; k < 4; k++) {
-    v[k] = 0;
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-      v[k] = __fmaf_rn(__int_as_float(d[k / 2][j][k % 2 * 2]) - __uint_as_float(off[k % 2][j]), __uint_as_float(a[j]), v[k]);
+    const int h = k % 2;
+    const int sums[4][2] = {{d[k / 2][0][2 * h], d[k / 2][0][2 * h + 1]},
+                            {d[k / 2][1][2 * h], d[k / 2][1][2 * h + 1]},
+                            {d[k / 2][2][2 * h], d[k / 2][2][2 * h + 1]},
+                            {d[k / 2][3][2 * h], d[k / 2][3][2 * h + 1]}};
+    constexpr int words = OneScales<S>::words;
+    float_steps<C, S>(sums, scales.sub[k / 2] + (words == 1 ? 0 : h * words / 2), list[0], C == Code::q1 && h ? list[2] : list[1], list[2],
+                      v[k], m[k]);
   }
   transpose4(v, t);
-  const u32 scale = unit + u32(t / 2) * next_tile + code_bytes(C) + u32(4 * g + 2 * (t % 2));
+  if constexpr (has_min(S)) transpose4(m, t);
   const f32 row8 = C == Code::q1 && t % 2 ? 0.125f : 1.0f;
 #pragma unroll
   for (int u = 0; u < 4; u++) {
     if (!FULL && u >= n) break;
-    const f32 d = shared_half(scale + u32(u * Shape::unit));
+    const f32 d = half_of(scales.d[u], 0);
     acc = __fmaf_rn(v[u], C == Code::q1 ? d * row8 : d, acc);
+    if constexpr (has_min(S)) acc = __fmaf_rn(m[u], -half_of(scales.d[u], 1), acc);
   }
 }
 
-template <Code C, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS) __maxnreg__(C == Code::b2 ? 128 : 96) matvec_one_kernel(const __grid_constant__ MvArgs a) {
-  using Shape = OneShape<C>;
+template <Code C, Scale S, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS) __maxnreg__(C == Code::q1 ? 96 : 128) matvec_one_kernel(const __grid_constant__ MvArgs a) {
+  using Shape = OneShape<C, S>;
   extern __shared__ __align__(128) u8 shared[];
   const int lane = int(threadIdx.x % 32), warp = warp_index(), t = lane % 4;
   constexpr int warps = WARPS;  // = slabs
@@ -162,7 +279,7 @@ __global__ void __launch_bounds__(32 * WARPS) __maxnreg__(C == Code::b2 ? 128 : 
       ask_from = p.w + u64(ask_tile - p.tile0) * tile_bytes + u32(u0) * Shape::unit;
       ask_left = nu, ask_tile += int(gridDim.x) * 2;
     }
-    const int n = min(ask_left, Shape::units);
+    const int n = min(ask_left, Shape::per);
     ring.fill(slot, ask_from, tile_bytes, 2, u32(n) * Shape::unit);
     ask_from += u32(n) * Shape::unit, ask_left -= n;
   };
@@ -173,7 +290,7 @@ __global__ void __launch_bounds__(32 * WARPS) __maxnreg__(C == Code::b2 ? 128 : 
   prefetch_rows(a.rows, a.n_rows, 1);
   early_wait();
   const u32 act = base + Shape::acts_at(warps) + u32(warp * Shape::most(a.units, warps) * Shape::act);
-  stage_activations<C>(a.p[0].act + act_block_at(a.units, 0, u0), nu, lane, act);
+  stage_activations<C, S>(a.p[0].act + act_block_at(a.units, 0, u0), nu, lane, act);
   __syncwarp();
 
   auto row_of = [&](const MvProduct& p, int tile) {
@@ -215,15 +332,17 @@ __global__ void __launch_bounds__(32 * WARPS) __maxnreg__(C == Code::b2 ? 128 : 
     if (more) {
       if (warp == (number + 1) % warps) next_before = read_before(tile);
       u32 from = act;
-      for (int left = nu; left > 0; left -= Shape::units, from += Shape::units * Shape::act) {
-        ring.wait();
-        if (left >= Shape::units)
-          four_units<C, true>(ring.data(), Shape::units, lane, from, zero, acc);
-        else
-          four_units<C, false>(ring.data(), left, lane, from, zero, acc);
+      const Tables& table = a.p[product(tile)].table;
+      auto release = [&] {
         __syncwarp();
         ask(ring.slot);
         ring.next();
+      };
+      for (int left = nu; left > 0; left -= Shape::units, from += Shape::units * Shape::act) {
+        if (left >= Shape::units)
+          four_units<C, S, true>(ring, Shape::units, lane, from, zero, table, acc, release);
+        else
+          four_units<C, S, false>(ring, left, lane, from, zero, table, acc, release);
       }
     }
     if (number > 0) {
@@ -242,8 +361,13 @@ struct MvOne {
   MvKernel kernel = nullptr;
   u32 smem = 0;
 };
-// No kernel: this layout has none.
+template <Code C, Scale S>
+inline MvOne mv_one_entry(int units, int warps) {
+  return {warps == 4 ? matvec_one_kernel<C, S, 4> : matvec_one_kernel<C, S, 8>, OneShape<C, S>::smem(warps, units)};
+}
+// No kernel: this layout has none.  mv_one_k: sub-scales.
 MvOne mv_one(int layout, int units, int warps);
+MvOne mv_one_k(int layout, int units, int warps);
 
 }  // namespace fewbit::kernel::cuda
 

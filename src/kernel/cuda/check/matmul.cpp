@@ -152,8 +152,9 @@ void embedding(Rig& rig, Random& random, Type type) {
   rig.compare("embed.rotated", type_name(type), rig.down<f32>(dx.data(), y.size()), y, 1e-6);
 }
 
-// The wide kernel against the mat-vec, bit for bit, where tiles are shared between blocks and K is long: too much work for the reference.
-void wide(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std::vector<int>& widths) {
+// Two kernels, chosen by `choice`, against each other, bit for bit: where matrices are too large for the reference.
+void same_by_both(Rig& rig, Random& random, const char* op, Type type, i64 rows, i64 cols, const std::vector<int>& widths, int& choice,
+                  int other_choice) {
   std::vector<Buffer> owned;
   Matrix m = matrix(random, type, rows, cols, 1, true), g = matrix(random, type, rows, cols, 1, false);
   const Weight one = place_on(rig.ctx, {view(m)}, GroupUse::separate, owned)[0],
@@ -164,7 +165,7 @@ void wide(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std::ve
     const std::vector<f32> before = random.normals(size_t(rows) * n);
     std::vector<f32> got[2][3];
     for (int i = 0; i < 2; i++) {
-      wide_choice = i ? 1 : -1;
+      choice = i ? other_choice : -1;
       Buffer y = rig.up(before), z = rig.up(before), h = rig.up(before);
       const Kernels::Product p[2] = {{&one, &a.gpu, y.as<f32>(), rows, true}, {&other, &a.gpu, z.as<f32>(), rows, false}};
       rig.ctx.k->matmul(rig.ctx, {p, 2});
@@ -172,10 +173,21 @@ void wide(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std::ve
       got[i][0] = rig.down<f32>(y.data(), before.size()), got[i][1] = rig.down<f32>(z.data(), before.size());
       got[i][2] = rig.down<f32>(h.data(), before.size());
     }
-    wide_choice = 0;
+    choice = 0;
     for (int k = 0; k < 3; k++)
-      rig.same_bits("wide", label(type, rows, cols, n) + (k == 2 ? " glu" : k ? " second" : " add"), got[1][k], got[0][k]);
+      rig.same_bits(op, label(type, rows, cols, n) + (k == 2 ? " glu" : k ? " second" : " add"), got[1][k], got[0][k]);
   }
+}
+void wide(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std::vector<int>& widths) {
+  same_by_both(rig, random, "wide", type, rows, cols, widths, wide_choice, 1);
+}
+// The kernels for large matrices and few columns against the general one.
+void narrow(Rig& rig, Random& random, Type type) {
+  if (rig.ctx.k->act_layout(type) == ActLayout::f32) return;
+  const i64 block = std::max<i64>(format_info(type).block, 128);
+  for (i64 cols : {block, 9 * block, 11264 / 2})  // few units, slabs of different lengths, eight slabs
+    same_by_both(rig, random, "narrow", type, 4304, cols, {1, 2, 8}, narrow_choice, 0);
+  same_by_both(rig, random, "narrow", type, 35000, block, {1, 3, 8}, narrow_choice, 0);
 }
 
 }  // namespace
@@ -185,6 +197,7 @@ void check_decode(Rig& rig) {
   for (Type type : {Type::PQ2_0, Type::Q1_0})
     for (i64 cols : {256, 1024, 5120, 17408}) products(rig, random, type, 4304, cols, cols == 1024, {1, 8});
   for (Type type : {Type::PQ2_0, Type::Q1_0, Type::Q2_0}) products(rig, random, type, 35000, 256, false, {1, 3, 8});
+  for (Type type : types) narrow(rig, random, type);
 }
 
 void check_experts(Rig& rig, bool quick) {
@@ -218,7 +231,7 @@ void check_wide(Rig& rig, bool quick) {
 void check_matmul(Rig& rig, bool quick) {
   Random random(11);
   if (quick) {  // the kernel of one column
-    for (Type type : {Type::PQ2_0, Type::Q1_0}) products(rig, random, type, 4304, 256, false, {1});
+    for (Type type : {Type::PQ2_0, Type::Q1_0, Type::Q2_K, Type::IQ2_XS}) products(rig, random, type, 4304, 256, false, {1});
   } else {
     check_decode(rig);
   }
