@@ -24,7 +24,13 @@ std::vector<u8> pack_matrix(const PackSource& src, i64 tiles, int units) {
   std::vector<u8> out(size_t(tiles) * units * ub, 0xaa);
   for (i64 t = 0; t < tiles; t++)
     for (int u = 0; u < units; u++)
-      for (int lane = 0; lane < 32; lane++) pack_lane<F>(src, t, u, lane, host_grid<F>(), out.data() + (t * units + u) * ub);
+      for (int lane = 0; lane < 32; lane++)
+        pack_lane<F>(
+            [&](int i) -> const u8* {
+              const u8* row = src.row(t, i);
+              return row ? row + unit_source_at<F>(u) : nullptr;
+            },
+            src.cols, u, lane, host_grid<F>(), out.data() + (t * units + u) * ub);
   return out;
 }
 

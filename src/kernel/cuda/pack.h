@@ -103,7 +103,7 @@ struct PackSource {
   FEWBIT_FN const u8* row(i64 tile, int i) const {
     if (data[1]) {
       const i64 r = tile * 8 + i % 8;
-      return r < rows ? data[i / 8] + r * row_bytes : nullptr;
+      return r < rows ? (i < 8 ? data[0] : data[1]) + r * row_bytes : nullptr;
     }
     const i64 r = tile * 16 + i;
     return r < rows ? data[0] + r * row_bytes : nullptr;
@@ -141,34 +141,74 @@ FEWBIT_FN i32 sub_of(BytePtr b, int g) {
     return 2 * F::scale_code(b, g) + 1;
 }
 
-// Lane `lane`'s share of unit u of a row tile; 32 lanes write the whole unit.
+// Four bytes below 16 -> as many nibbles.
+FEWBIT_FN u32 nibbles(u32 v) {
+  v = (v | v >> 4) & 0x00ff00ffu;
+  return (v | v >> 8) & 0xffffu;
+}
+
+// Bytes of a row that hold the inputs of a unit, and where those of unit u begin.
 template <class F>
-FEWBIT_FN void pack_lane(const PackSource& src, i64 tile, int u, int lane, const typename GridOf<F>::type* grid, u8* unit) {
+inline constexpr int unit_source_bytes = F::block >= unit_k ? F::bytes : unit_k / F::block* F::bytes;
+template <class F>
+FEWBIT_FN i64 unit_source_at(int u) {
+  return i64(unit_k) * u / F::block * F::bytes;
+}
+
+// Codes of lane 4 g + t of k-step j of a row: four inputs of either half.  block(k): the block of the unit's input k, or nullptr; first:
+// the place of the unit's first input in its block.  All lanes of a warp call it.
+template <class F, class Block>
+FEWBIT_FN void step_codes(const Block& block, int first, int j, int t, const typename GridOf<F>::type* grid, u32 (&c)[2]) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (has_grid<F>) {  // eight levels are found at once: lanes 2 i and 2 i + 1 do one half's each, for both
+    const int half = t % 2, k = 32 * j + 16 * half + t / 2 * 8;
+    const u8* b = block(k);
+    const u64 levels = b ? F::levels(b, (first + k) % F::block / 8, grid) : 0;
+    const u32 lo = b ? codes_of_levels<F>(u32(levels)) : 0, up = b ? codes_of_levels<F>(u32(levels >> 32)) : 0;
+    const u32 other = __shfl_xor_sync(~0u, half ? lo : up, 1);
+    c[0] = half ? other : lo, c[1] = half ? up : other;
+  } else
+#endif
+  {
+    for (int f = 0; f < 2; f++) {
+      const int k = 32 * j + 16 * f + 4 * t;
+      const u8* b = block(k);
+      c[f] = b ? four_codes<F>(b, (first + k) % F::block, grid) : 0;
+    }
+  }
+}
+
+// Lane `lane`'s share of unit u of a row tile of `cols` inputs; 32 lanes write the whole unit.  rows(i): the bytes of row i (of 16) that
+// hold the unit's inputs, or nullptr.
+template <class F, class Rows>
+FEWBIT_FN void pack_lane(const Rows& rows, int cols, int u, int lane, const typename GridOf<F>::type* grid, u8* unit) {
   constexpr Code code = Target<F>::code;
   constexpr Scale scale = Target<F>::scale;
-  const int g = lane / 4, t = lane % 4;
+  const int g = lane / 4, t = lane % 4, first = unit_k * u % F::block;
+  auto block_of = [&](const u8* row, int k) -> const u8* {  // of input k of the unit, or nullptr
+    return row && unit_k * u + k < cols ? row + (first + k) / F::block * F::bytes : nullptr;
+  };
   u32 w[16] = {}, hi[2] = {};
   for (int h = 0; h < 2; h++) {
-    const u8* row = src.row(tile, g + 8 * h);
-    for (int j = 0; j < 4; j++)
+    const u8* row = rows(g + 8 * h);
+    for (int j = 0; j < 4; j++) {
+      u32 c[2];
+      step_codes<F>([&](int k) { return block_of(row, k); }, first, j, t, grid, c);
       for (int f = 0; f < 2; f++) {
-        const int k = unit_k * u + 32 * j + 16 * f + 4 * t, x = h + 2 * f;
-        const u32 c = row && k < src.cols ? four_codes<F>(row + k / F::block * F::bytes, k % F::block, grid) : 0;
-        for (int b = 0; b < 4; b++) {
-          const u32 v = c >> (8 * b) & 255;
-          const int n = 4 * h + b;
-          if constexpr (code == Code::q1)
-            w[f] |= v << (8 * b + 4 * h + j);
-          else if constexpr (code == Code::b2)
-            w[x] |= v << (8 * b + 2 * j);
-          else if constexpr (code == Code::t3)
-            w[j] |= (v & 3) << (4 * n + 2 * f), hi[j / 2] |= (v >> 2) << (4 * n + j % 2 * 2 + f);
-          else if constexpr (code == Code::n4)
-            w[2 * j + f] |= v << (4 * n);
-          else
-            w[4 * j + x] |= v << (8 * b);
-        }
+        const int x = h + 2 * f;
+        if constexpr (code == Code::q1)
+          w[f] |= c[f] << (4 * h + j);
+        else if constexpr (code == Code::b2)
+          w[x] |= c[f] << (2 * j);
+        else if constexpr (code == Code::t3)
+          w[j] |= nibbles(c[f] & 0x03030303u) << (16 * h + 2 * f), hi[j / 2] |= nibbles(c[f] >> 2 & 0x01010101u)
+                                                                                << (16 * h + j % 2 * 2 + f);
+        else if constexpr (code == Code::n4)
+          w[2 * j + f] |= nibbles(c[f]) << (16 * h);
+        else
+          w[4 * j + x] = c[f];
       }
+    }
   }
   if constexpr (code == Code::q1) {
     for (int f = 0; f < 2; f++) store_u32(unit + lane * 8 + 4 * f, w[f]);
@@ -182,11 +222,8 @@ FEWBIT_FN void pack_lane(const PackSource& src, i64 tile, int u, int lane, const
   if (t >= 2) return;
   const int h = t, r = 2 * g + h;
   u8* s = unit + code_bytes(code);
-  const u8* row = src.row(tile, g + 8 * h);
-  auto block = [&](int k) -> const u8* {  // the block of input k of the unit, or nullptr
-    const int at = unit_k * u + k;
-    return row && at < src.cols ? row + at / F::block * F::bytes : nullptr;
-  };
+  const u8* row = rows(g + 8 * h);
+  auto block = [&](int k) { return block_of(row, k); };
   if constexpr (scale == Scale::g128) {
     const u8* b = block(0);
     store_u16(s + 2 * r, b ? d_bits<F>(b) : 0);

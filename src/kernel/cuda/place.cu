@@ -51,21 +51,21 @@ __device__ const typename GridOf<F>::type* device_grid() {
     return nullptr;
 }
 
-// One warp per unit of the matrices' tiles, n_units each.
+// A warp per unit of the matrices' tiles, n_units each.
 template <class F>
-__global__ void __launch_bounds__(128) pack_kernel(PackSource src, i64 n_units, int units, u8* out, Gather gather) {
+__global__ void __launch_bounds__(128) pack_kernel(PackSource src, u32 n_units, u32 units, u8* out, Gather gather) {
   early_launch();
   early_wait();
-  const i64 i = i64(blockIdx.x) * 4 + threadIdx.x / 32;
-  if (i >= n_units * gather.count) return;
-  const i64 at = i % n_units;
-  if (gather.ids) {
-    const i64 offset = gather.ids[i / n_units] * gather.stride;
-    src.data[0] += offset;
-    if (src.data[1]) src.data[1] += offset;
-  }
+  const u32 i = blockIdx.x * 4 + threadIdx.x / 32;
+  if (i >= n_units * u32(gather.count)) return;
+  const u32 at = i % n_units, tile = at / units, u = at % units;
+  const i64 offset = (gather.ids ? gather.ids[i / n_units] * gather.stride : 0) + unit_source_at<F>(int(u));
+  auto row = [&](int r) -> const u8* {
+    const u8* p = src.row(tile, r);
+    return p ? p + offset : nullptr;
+  };
   constexpr int unit_bytes = code_bytes(Target<F>::code) + scale_bytes(Target<F>::scale);
-  pack_lane<F>(src, at / units, int(at % units), int(threadIdx.x % 32), device_grid<F>(), out + i * unit_bytes);
+  pack_lane<F>(row, src.cols, int(u), int(threadIdx.x % 32), device_grid<F>(), out + u64(i) * unit_bytes);
 }
 
 }  // namespace
@@ -73,12 +73,13 @@ __global__ void __launch_bounds__(128) pack_kernel(PackSource src, i64 n_units, 
 void pack(Ctx& ctx, Type type, const PackSource& src, i64 tiles, int units, u8* out, const Gather& gather) {
   const i64 n = tiles * units;
   LaunchShape s;
+  FEWBIT_CHECK(n * gather.count < (i64(1) << 32), "%lld units", (long long)n * gather.count);
   s.grid = dim3(unsigned((n * gather.count + 3) / 4)), s.block = dim3(128), s.name = "pack";
   if (ctx.launches) s.bytes = u64(src.rows) * u64(src.row_bytes) * u64(gather.count) * (src.data[1] ? 2 : 1);
   switch (type) {
 #define FEWBIT_X(F, c, sc) \
   case Type::F:            \
-    return launch(ctx, pack_kernel<F>, s, src, n, units, out, gather);
+    return launch(ctx, pack_kernel<F>, s, src, u32(n), u32(units), out, gather);
     FEWBIT_CUDA_TARGETS(FEWBIT_X)
 #undef FEWBIT_X
     default:
