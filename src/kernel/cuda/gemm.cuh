@@ -6,7 +6,8 @@
 //           also need an int-to-float and the activations' own scale.  Sums are exact and the steps between are those of the mat-vec
 //           (unit_dot.cuh), so every column has its bits.
 // Bytes     level * sub of Q6_K and IQ4_XS needs 12 bits: two planes of bytes, 256 hi + lo, times activations q8_per128 as bytes.  The
-//           upper plane's sums are shifted up and the lower one adds on top: a unit's sum is an exact 32-bit integer, scaled once.
+//           upper plane's sums are shifted up and the lower one adds on top: a unit's sum is an exact 32-bit integer, scaled once.  The
+//           next unit is unpacked while the lower plane is multiplied.
 // by_32     activations of layout q8_32 (weights that need more than these sums allow): the image holds q, and every 32 inputs their
 //           scales are read from shared memory and multiplied by.
 // Tile      128 rows x 128 columns by 2 warpgroups of 64 rows.  A warp unpacks the weights of its own 16 rows into registers (the A
@@ -40,6 +41,18 @@ struct GemmSteps {
   static constexpr int last_product = in_turn ? n - 2 : products - 1;
 };
 
+// What the instructions of a step may mix with, as measured.
+template <Code C, Scale S, bool by_32, bool bytes, bool plain, bool bf16>
+struct GemmOrder {
+  // Images that need scaling have code of their own.  Else every step has a branch, and unpacking does not mix with adding up.
+  static constexpr bool apart =
+      !by_32 && !bytes && (GemmSteps<S, by_32, bytes>::each || S == Scale::g64 || S == Scale::k16m || (C == Code::n4 && S == Scale::k32));
+  // Operands are made before the wait for the multiply before, in registers of their own.
+  static constexpr bool ahead = bytes || (S == Scale::g64 && !by_32);
+  // The next unit's codes come in the step before the last.
+  static constexpr bool early = has_min(S) || (C == Code::n4 && S == Scale::g32 && !plain && !bf16);
+};
+
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 // What makes v comes before this: operands not between the multiplies that use them, sums not behind the next multiply.
@@ -53,6 +66,7 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Shape = GemmShape<C, S, by_32, bytes>;
   using Steps = GemmSteps<S, by_32, bytes>;
+  using Order = GemmOrder<C, S, by_32, bytes, plain, bf16>;
   constexpr int workers = Shape::workers;
   extern __shared__ u8 raw[];
   const u32 base = (u32(__cvta_generic_to_shared(raw)) + 1023) & ~1023u;
@@ -85,7 +99,8 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
   u32 slot = 0, phase = 0, w_slot = 0, w_phase = 0;
   f32 slab[64], sum[Steps::two_sums ? 64 : 1];  // sum: where the activations have scales, those of a weight's scale
   std::conditional_t<bytes, int, f32> acc[64];
-  u32 w[bytes ? 1 : Steps::held][8], m[2], upper[bytes ? 4 : 1][4], lower[bytes ? 4 : 1][4];
+  constexpr int held = (Order::ahead ? 2 : 1) * Steps::held;
+  u32 w[bytes ? 1 : held][8], m[2], pairs[bytes ? 4 : 1][2][4], upper[bytes ? 4 : 1][4], lower[bytes ? 4 : 1][4];
   UnitScales<S> now, next;
 
   GemmRun run(a, int(blockIdx.x) / 2, int(gridDim.x) / 2);
@@ -123,7 +138,7 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
     };
     auto give_back = [&] {  // its weights are in registers
       __syncwarp();
-      if (lane == 0) barrier_arrive(base + Shape::w_empty + 8 * w_slot);
+      if ((Order::apart ? lane_id() : u32(lane)) == 0) barrier_arrive(base + Shape::w_empty + 8 * w_slot);
       if (++w_slot == Shape::slots) w_slot = 0, w_phase ^= 1;
     };
     UnitCodes<C, !Steps::two_sums> codes = take(true, false);
@@ -138,17 +153,20 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
       }
       if constexpr (bytes) {
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-          if (i == 0) {
-            byte_step<C, S>(codes, table, j, scales, bias, upper[j], lower[j]);
+        for (int j = 0; j < 4; j++) {
+          if (i == 0) byte_pairs<C, S>(codes, table, j, scales, bias, pairs[j][0], pairs[j][1]);
+          u32(&to)[4] = i == 0 ? upper[j] : lower[j];
 #pragma unroll
-            for (int k = 0; k < 4; k++) in_place(upper[j][k]), in_place(lower[j][k]);
+          for (int k = 0; k < 4; k++) {
+            to[k] = i == 0 ? upper_bytes(pairs[j][0][k], pairs[j][1][k]) : lower_bytes(pairs[j][0][k], pairs[j][1][k]);
+            in_place(to[k]);
           }
+        }
       } else {
         constexpr int steps = Steps::inputs / 32;
 #pragma unroll
         for (int j = Steps::index(i) * steps; j < (Steps::index(i) + 1) * steps; j++) {
-          u32(&to)[8] = w[j % Steps::held];
+          u32(&to)[8] = w[j % held];
           half_step<C, S, 1, plain, bf16>(codes, table, j, scales, bias, to);
 #pragma unroll
           for (int k = 0; k < 8; k++) in_place(to[k]);
@@ -174,7 +192,7 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
 #pragma unroll
         for (int k = 0; k < k16s; k++) {
           const int k16 = Steps::index(i) * k16s + k, f = k16 % 2;
-          const u32(&v)[8] = w[k16 / 2 % Steps::held];
+          const u32(&v)[8] = w[k16 / 2 % held];
           const u64 desc = smem_desc(at, 16, 1024, 1) + u32((Shape::q_at + k16 / 4 * Shape::q + k16 % 4 * 32) >> 4);
           wgmma128(acc, v[4 * f], v[4 * f + 1], v[4 * f + 2], v[4 * f + 3], desc, k > 0);
         }
@@ -200,12 +218,12 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
       for (int i = 0; i < 64; i++) slab[i] = __fmaf_rn(v[i], d[i / 2 % 2], slab[i]);
     };
     // Adds the sums of step i, where the image's scales lie at d_at; d: the weights' scales of the lane's rows.
-    auto add_up = [&](int i, u32 d_at, bool ones, const f32(&d)[2]) {
+    auto add_up = [&](int i, u32 d_at, auto ones, const f32(&d)[2]) {
       const u32 from = d_at + u32(by_32 ? Steps::index(i) * 512 : 0);
       if constexpr (bytes) {
         if (i == 0) {
 #pragma unroll
-          for (int k = 0; k < 64; k++) acc[k] <<= 8;
+          for (int k = 0; k < 64; k++) acc[k] = k % 8 < 3 ? int(permute(u32(acc[k]), 0, 0x2104)) : acc[k] << 8;  // on both pipes
         } else {
           for_scales(from, [&](int k, f32 act) { slab[k] = __fmaf_rn(f32(acc[k]) * act, d[k / 2 % 2], slab[k]); });
         }
@@ -244,7 +262,8 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
     };
     auto leave_image = [&](u32 slot) {
       __syncwarp();
-      if (lane < 2) cluster_arrive(base + Shape::empty + 8 * slot, u32(lane));
+      const u32 other = Order::apart ? lane_id() : u32(lane);
+      if (other < 2) cluster_arrive(base + Shape::empty + 8 * slot, other);
     };
     auto are_ones = [](float4 d) { return by_32 || bytes || __all_sync(~0u, d.x == 1 && d.y == 1 && d.z == 1 && d.w == 1); };
 
@@ -252,8 +271,7 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
     while (slab_begin(a.units, slab_at) <= u0) slab_at++;
     int border = slab_begin(a.units, slab_at);
     auto weights_there = [&] { return barrier_test(base + Shape::w_full + 8 * w_slot, w_phase); };
-    // The next unit's codes come in the last step, or the one before: as measured.
-    constexpr bool early = has_min(S) || (C == Code::n4 && S == Scale::g32 && !plain && !bf16);
+    constexpr bool early = Order::early;
     // A step: its sums are added up and the operands of the step behind it are made; then that is multiplied.
     prepare(0, next);
     if (Steps::products == 1) give_back();
@@ -264,31 +282,44 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
       const u32 here = slot, at = base + here * Shape::stage;
       const bool more = u + 1 < u1;
       float4 next_d{};
+      auto steps = [&](auto unscaled) {
 #pragma unroll
-      for (int i = 0; i < Steps::n; i++) {
-        const bool last = i == Steps::n - 1;
-        const int to = last ? 0 : i + 1;
-        bool image = false;
-        if (last) {
-          if (more && ++slot == Shape::stages) slot = 0, phase ^= 1;
-          image = barrier_test(base + Shape::full + 8 * slot, phase);
-          if (!early) codes = take(more, there);
+        for (int i = 0; i < Steps::n; i++) {
+          const bool last = i == Steps::n - 1;
+          const int to = last ? 0 : i + 1;
+          bool image = false;
+          if (last) {
+            if (more && ++slot == Shape::stages) slot = 0, phase ^= 1;
+            image = barrier_test(base + Shape::full + 8 * slot, phase);
+            if (!early) codes = take(more, there);
+          }
+          f32 d[2];
+#pragma unroll
+          for (int h = 0; h < 2; h++)
+            d[h] = Steps::is_min(i) ? now.dmin(h, Steps::index(i)) : now.d(h, Steps::index(i) * Steps::inputs / 32, bf16);
+          if (Order::ahead) prepare(to, last ? next : now);
+          if (bytes && last && more) {  // branches, which keep what is before the wait there
+            give_back();
+            wait_image(image);
+          }
+          wgmma_wait<0>();
+          if (!Order::ahead) prepare(to, last ? next : now);
+          add_up(i, at + Shape::d_at, unscaled, d);
+          if (!bytes && to == Steps::last_product && (!last || more)) give_back();
+          if (!bytes && last && more) next_d = wait_image(image);
+          const bool ask = (i + 2) % Steps::n == 0;
+          if (early && ask) there = weights_there();
+          multiply(to, last ? base + slot * Shape::stage : at);  // behind the last unit: of whatever lies there, unused
+          if (early && ask) codes = take(more, there);
+          if (!early && ask) there = weights_there();
         }
-        f32 d[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-          d[h] = Steps::is_min(i) ? now.dmin(h, Steps::index(i)) : now.d(h, Steps::index(i) * Steps::inputs / 32, bf16);
-        wgmma_wait<0>();
-        prepare(to, last ? next : now);
-        add_up(i, at + Shape::d_at, ones, d);
-        if (to == Steps::last_product && (!last || more)) give_back();
-        if (last && more) next_d = wait_image(image);
-        const bool ask = (i + 2) % Steps::n == 0;
-        if (early && ask) there = weights_there();
-        multiply(to, last ? base + slot * Shape::stage : at);  // behind the last unit: of whatever lies there, unused
-        if (early && ask) codes = take(more, there);
-        if (!early && ask) there = weights_there();
-      }
+      };
+      if constexpr (!Order::apart)
+        steps(ones);
+      else if (__builtin_expect(ones, 1))
+        steps(std::true_type());
+      else
+        steps(std::false_type());
       now = next;
       ones = are_ones(next_d);
       if (more) leave_image(here);
@@ -339,14 +370,18 @@ GemmEntry gemm_entry_8(int layout, GemmKind kind);  // b8
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, TOP/s: PQ2_0 597, Q1_0 606, IQ2_*, IQ1_M, Q3_K 537 to 540,
-// Q2_0 522, IQ1_S 491, IQ3_* 486, Q4_K 482, Q2_K 474, Q4_0 447, Q8_0 444, Q6_K 427, MXFP4 415, IQ4_NL 405, IQ4_XS 395.
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, TOP/s: PQ2_0 597, Q1_0 602, Q2_0 557, IQ2_*, IQ1_M, Q3_K 535 to
+// 541, IQ3_* 492, IQ1_S 490, Q2_K 486, Q4_K 480, Q8_0 457, Q4_0 456, Q6_K 444, MXFP4 427, IQ4_XS 422, IQ4_NL 421.
 //
 // Bound by  what a scheduler's two warps do (ncu, IQ4_NL): of 2,480 cycles a unit 1,100 issue, its multiplies take 1,024; the rest are
 //           waits for the multiply, for the warps that share it, for results a few cycles away, and jumps.  So instructions count:
-//           constants and tables in vector registers were worth the most (82 of 598 instructions copied them from uniform ones).
+//           constants and tables in vector registers were worth the most (82 of 598 instructions copied them from uniform ones), then
+//           code of its own for images that need scaling: without a branch in each step its instructions mix (400 to 421).
 //
 // tried: columns in two halves, so that a warpgroup's own multiply goes on while it adds up | Q8_0 346 for 395 | four warps meet more often
+// tried: two sets of sums, so that a step of 32 inputs is multiplied while the one before is added up | IQ4_NL 410 for 421, Q8_0 436 for
+// 457 | multiplies and additions share the registers' ports: stalls at dispatch grow from 9 to 23 %
+// tried: code of its own for images that need scaling, for all | IQ2_*, IQ1_M, Q3_K 503 for 538, Q4_K 470 for 480, PQ2_0 the same
 // tried: sums on their way around the loop (wait_group 1) | the compiler serialises them (C7514)
 // tried: operands made behind the next multiply, in two sets of registers | PQ2_0 630, Q4_K 492, but IQ2_* 509, Q8_0 431, MXFP4 396
 // tried: codes loaded a step earlier for all | IQ4_NL 405 for 401, Q4_K 482 for 450, but Q1_0 531 for 606, IQ2_* 513 for 538, Q8_0 432

@@ -66,6 +66,11 @@ __device__ __forceinline__ u32 unknown_zero(u32 at) {  // by way of shared memor
   asm volatile("st.volatile.shared.b32 [%1], 0;\nld.volatile.shared.b32 %0, [%1];" : "=r"(zero) : "r"(at) : "memory");
   return zero;
 }
+__device__ __forceinline__ u32 lane_id() {  // read again each time, for where there is no register for it
+  u32 id;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(id));
+  return id;
+}
 template <int workers>
 __device__ __forceinline__ void workers_sync() {
   asm volatile("bar.sync 1, %0;" ::"n"(workers) : "memory");

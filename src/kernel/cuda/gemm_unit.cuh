@@ -191,21 +191,22 @@ __device__ __forceinline__ void half_step(const UnitCodes& codes, const Tables& 
   }
 }
 
-// Weights of k-step j as two planes of bytes, level * sub = 256 hi + lo with lo unsigned, for 8-bit codes or tables (128 + level) and
+// Weights of k-step j for two planes of bytes, level * sub = 256 hi + lo with lo unsigned, from 8-bit codes or tables (128 + level) and
 // scales k16, k32.  Two levels c = 128 + level at a time, in 16 bits each: c sub - 128 sub + 2^15 stays within them.
 inline constexpr u32 byte_bias_bits = 0x80008000u;
 template <Code C, Scale S, class UnitCodes>
-__device__ __forceinline__ void byte_step(const UnitCodes& codes, const Tables& table, int j, const UnitScales<S>& scales, u32 bias,
-                                          u32 (&hi)[4], u32 (&lo)[4]) {
+__device__ __forceinline__ void byte_pairs(const UnitCodes& codes, const Tables& table, int j, const UnitScales<S>& scales, u32 bias,
+                                           u32 (&a)[4], u32 (&b)[4]) {
   u32 r[4];
   codes.a(j, r, table);
 #pragma unroll
   for (int x = 0; x < 4; x++) {
     if constexpr (C == Code::b8) r[x] ^= 0x80808080u;
     const u32 sub = u32(scales.sub_int(x % 2, j, S == Scale::k16 ? x / 2 : 0)), off = sub * u32(-0x00800080) + bias;
-    const u32 a = permute(r[x], 0, 0x4140) * sub + off, b = permute(r[x], 0, 0x4342) * sub + off;
-    hi[x] = permute(a, b, 0x7531) ^ 0x80808080u, lo[x] = permute(a, b, 0x6420);
+    a[x] = permute(r[x], 0, 0x4140) * sub + off, b[x] = permute(r[x], 0, 0x4342) * sub + off;
   }
 }
+__device__ __forceinline__ u32 upper_bytes(u32 a, u32 b) { return permute(a, b, 0x7531) ^ 0x80808080u; }
+__device__ __forceinline__ u32 lower_bytes(u32 a, u32 b) { return permute(a, b, 0x6420); }
 
 }  // namespace fewbit::kernel::cuda
