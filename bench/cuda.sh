@@ -29,6 +29,11 @@ verify)
     printf "{\"stage\":\"verify\",\"rows\":\"%s\",\"ok\":%d,\"fail\":%d,\"missing\":%d,\"not_offered\":\"%s\"}\n", what, n["OK"], n["FAIL"], n["MISSING"], s
     exit n["FAIL"] + n["MISSING"] > 0 }'; }
   run "$pack/fewbit" verify --device cuda -o csv | counts cases
+  for type in PTQ1_0 TQ1_0; do  # both layouts, whichever this GPU's is
+    for dense in 0 1; do
+      FEWBIT_CUDA_DENSE=$dense run "$pack/fewbit" verify --device cuda --type $type -o csv | counts "$type, dense $dense"
+    done
+  done
   run "$pack/fewbit" verify --device cuda --mutate --every 7 -o csv | counts "faults in each 7th case"
   ;;
 sanitize)

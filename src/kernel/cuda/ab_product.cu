@@ -217,7 +217,7 @@ bool offered(const Device& device, How how, Type type) {
   return layout >= 0 && (how == How::best || layout < layout_rows_f32);
 }
 std::string full_name(How how, Type type) {
-  const int layout = type_layout(type).layout;
+  const int layout = type_layout(type, dense_chosen(type)).layout;
   return std::string(name_of(how)) + "." + (layout < layout_rows_f32 ? layout_infos[layout].name : "rows") + "." + type_name(type);
 }
 

@@ -64,9 +64,10 @@ void embed(Ctx& ctx, const Weight& table, const i32* ids, int cols, const Rotati
   }
   EmbedArgs a{};
   a.data = table.data, a.type = type_layout(table.type), a.n = int(table.cols);
-  if (a.type.layout < layout_rows_f32) {
-    const LayoutInfo& l = layout_infos[a.type.layout];
-    a.code = l.code, a.scale = l.scale, a.unit_bytes = l.unit_bytes, a.units = int(Units(a.type.layout, table.rows, table.cols).units);
+  a.type.layout = table.layout_id;
+  if (table.layout_id < layout_rows_f32) {
+    const LayoutInfo& l = layout_infos[table.layout_id];
+    a.code = l.code, a.scale = l.scale, a.unit_bytes = l.unit_bytes, a.units = int(Units(table.layout_id, table.rows, table.cols).units);
   }
   a.factor = table.scale, a.ids = ids, a.block = 1, a.x = x;
   if (inverse) {

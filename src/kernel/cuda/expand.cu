@@ -38,7 +38,7 @@ InOrder::~InOrder() { device_of(ctx_).set_early_launch(before_); }
 
 bool keeps_file(const HostTensor& t, const PlaceOptions& o) {
   const int layout = type_layout(t.type).layout;
-  if (layout < 0 || layout >= layout_rows_f32 || (o.repack && !o.dense)) return false;
+  if (layout < 0 || layout >= layout_rows_f32 || (o.repack && (!o.dense || has_dense(t.type)))) return false;
   const u64 file = u64(t.experts) * u64(t.rows) * row_bytes(t.type, t.cols),
             packed = Units(layout, t.rows, t.cols).bytes() * u64(t.experts);
   if (o.repack && file >= packed) return false;
@@ -54,7 +54,7 @@ void matmul_in_file(Ctx& ctx, const Kernels::Product& p) {
   for (i64 row0 = 0; row0 < w.rows; row0 += step) {
     const i64 rows = std::min(step, w.rows - row0);
     const Units u(w.layout_id - layout_in_file, rows, w.cols);
-    pack(ctx, w.type, source_of(w, row0, rows), u.tiles, int(u.units), units);
+    pack(ctx, w.type, w.layout_id - layout_in_file, source_of(w, row0, rows), u.tiles, int(u.units), units);
     const Weight part = packed_form(w, units, rows, row0);
     const Kernels::Product q{&part, p.a, p.y + row0, p.ldy, p.add};
     matmul(ctx, {&q, 1});
@@ -70,7 +70,7 @@ void glu_in_file(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, G
     const Units u(gate.layout_id - layout_in_file, (rows + 7) / 8 * 16, gate.cols);
     PackSource src = source_of(gate, row0, rows);
     src.data[1] = source_of(up, row0, rows).data[0];
-    pack(ctx, gate.type, src, u.tiles, int(u.units), units);
+    pack(ctx, gate.type, gate.layout_id - layout_in_file, src, u.tiles, int(u.units), units);
     Weight parts[2] = {packed_form(gate, units, rows, row0), packed_form(up, units, rows, row0)};
     for (Weight& w : parts) w.extra = units;
     glu_pair(ctx, parts[0], parts[1], a, kind, h + row0, gate.rows);
@@ -82,7 +82,7 @@ int rows_in_file(Ctx& ctx, const Weight& table, const i32* ids, int cols) {
   const u64 one = u64(u.units) * u64(u.unit_bytes);
   const int n = int(std::min<u64>(u64(cols), expand_bytes / one));
   const PackSource src = source_of(table, 0, 1);
-  pack(ctx, table.type, src, 1, int(u.units), expand_area(ctx) + expand_lists, {ids, n, src.row_bytes});
+  pack(ctx, table.type, table.layout_id - layout_in_file, src, 1, int(u.units), expand_area(ctx) + expand_lists, {ids, n, src.row_bytes});
   return n;
 }
 

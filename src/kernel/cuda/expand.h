@@ -27,8 +27,8 @@ struct Gather {
   int count = 1;
   i64 stride = 0;
 };
-// Packs `tiles` row tiles of each matrix; place.cu.
-void pack(Ctx& ctx, Type type, const PackSource& src, i64 tiles, int units, u8* out, const Gather& gather = {});
+// Packs `tiles` row tiles of each matrix into units of a layout that the type has; place.cu.
+void pack(Ctx& ctx, Type type, int layout, const PackSource& src, i64 tiles, int units, u8* out, const Gather& gather = {});
 
 // Such a weight as the kernels know it: `rows` of its rows, from row0 on, in units.
 Weight packed_form(const Weight& w, const void* units, i64 rows, i64 row0);

@@ -364,14 +364,15 @@ struct GemmKind {
   bool bf16;   // MXFP4: scales g32; the table has to hold the upper bytes of its levels as f16 (half_bytes)
 };
 // One function per file of instances; no kernel for layouts of other files.
-GemmEntry gemm_entry_2(int layout, GemmKind kind);  // q1, b2
+GemmEntry gemm_entry_2(int layout, GemmKind kind);  // q1, b2, t5
+GemmEntry gemm_entry_t5(int layout, GemmKind kind);
 GemmEntry gemm_entry_4(int layout, GemmKind kind);  // t3, n4
 GemmEntry gemm_entry_8(int layout, GemmKind kind);  // b8
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, TOP/s: PQ2_0 597, Q1_0 602, Q2_0 557, IQ2_*, IQ1_M, Q3_K 535 to
-// 541, IQ3_* 492, IQ1_S 490, Q2_K 486, Q4_K 480, Q8_0 457, Q4_0 456, Q6_K 444, MXFP4 427, IQ4_XS 422, IQ4_NL 421.
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026): 34816x5120, 512 columns, TOP/s: PQ2_0 597 (base 3: 566), Q1_0 602, Q2_0 557, IQ2_*,
+// IQ1_M, Q3_K 535 to 541, IQ3_* 492, IQ1_S 490, Q2_K 486, Q4_K 480, Q8_0 457, Q4_0 456, Q6_K 444, MXFP4 427, IQ4_XS 422, IQ4_NL 421.
 //
 // Bound by  what a scheduler's two warps do (ncu, IQ4_NL): of 2,480 cycles a unit 1,100 issue, its multiplies take 1,024; the rest are
 //           waits for the multiply, for the warps that share it, for results a few cycles away, and jumps.  So instructions count:

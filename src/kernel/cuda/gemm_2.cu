@@ -16,7 +16,7 @@ GemmEntry gemm_entry_2(int layout, GemmKind kind) {
     case layout_b2_k32d:
       return gemm_entry<Code::b2, Scale::k32d>();
     default:
-      return {};
+      return gemm_entry_t5(layout, kind);
   }
 }
 

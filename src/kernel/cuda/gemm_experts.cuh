@@ -397,7 +397,13 @@ struct ExpertEntry {
   size_t smem = 0;
   int threads = 0, tiles = 0;  // tiles of 16 rows of a block
 };
+template <Code C, Scale S, Levels L = Levels::table>
+inline ExpertEntry expert_entry_of() {
+  using Shape = ExpertShape<C, S>;
+  return {gemm_experts_kernel<C, S, L>, Shape::smem, Shape::threads, Shape::tiles};
+}
 ExpertEntry expert_entry(int layout, Levels levels);  // no kernel: this layout has none
+ExpertEntry expert_entry_t5(int layout);              // its part for t5
 
 }  // namespace fewbit::kernel::cuda
 

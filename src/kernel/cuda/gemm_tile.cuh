@@ -58,14 +58,6 @@ struct GemmRun {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// What all lanes share the compiler keeps in uniform registers or as immediates, and copies it before every use: an instruction takes one
-// of them.  zero: 0, but the compiler does not know.
-__device__ __forceinline__ u32 in_register(u32 v, u32 zero) { return v | zero; }
-__device__ __forceinline__ u32 unknown_zero(u32 at) {  // by way of shared memory
-  u32 zero;
-  asm volatile("st.volatile.shared.b32 [%1], 0;\nld.volatile.shared.b32 %0, [%1];" : "=r"(zero) : "r"(at) : "memory");
-  return zero;
-}
 __device__ __forceinline__ u32 lane_id() {  // read again each time, for where there is no register for it
   u32 id;
   asm volatile("mov.u32 %0, %%laneid;" : "=r"(id));

@@ -133,6 +133,16 @@ __device__ __forceinline__ void half_step(const UnitCodes& codes, const Tables& 
       a[4 * f + h] = hfma2(and_or(w, mask, bias), h2(s), h2(-1024 * s - 1));
       a[4 * f + 2 + h] = hfma2(and_or(w >> 8, mask, bias), h2(s), h2(-1024 * s - 1));
     }
+  } else if constexpr (C == Code::t5) {
+    u32 r[4];
+    codes.a(j, r, table);
+    const f32 s = 1.0f / f32(1 << operand_shift(C, j));
+#pragma unroll
+    for (int x = 0; x < 4; x++) {
+      const int h = x % 2, f = x / 2;
+      a[4 * f + h] = hfma2(permute(r[x], bias, 0x5250), h2(s), h2(-1024 * s - 1));
+      a[4 * f + 2 + h] = hfma2(permute(r[x], bias, 0x5351), h2(s), h2(-1024 * s - 1));
+    }
   } else if constexpr (C == Code::b2) {
     const u32 w[4] = {codes.w.x, codes.w.y, codes.w.z, codes.w.w};
     const u32 mask = 0x00030003u << (2 * j);

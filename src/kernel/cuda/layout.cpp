@@ -11,7 +11,7 @@ constexpr u64 bytes8(int a, int b, int c, int d, int e, int f, int g, int h) {
 }
 }  // namespace
 
-TypeLayout type_layout(Type type) {
+TypeLayout type_layout(Type type, bool dense) {
   TypeLayout t;
   switch (type) {
 #define FEWBIT_X(F, c, s)        \
@@ -73,6 +73,16 @@ TypeLayout type_layout(Type type) {
       break;
     default:
       t.zero = 1;  // ternary and 2-bit codes
+  }
+  switch (dense ? type : Type::F32) {
+#define FEWBIT_X(F, c, s)        \
+  case Type::F:                  \
+    t.layout = layout_##c##_##s; \
+    break;
+    FEWBIT_CUDA_DENSE_TARGETS(FEWBIT_X)
+#undef FEWBIT_X
+    default:
+      break;
   }
   return t;
 }

@@ -10,10 +10,17 @@
 // Codes          bytes/unit
 //   q1  1 bit       256   lane's 8 bytes:  word f, byte b, bit 4 h + j                       level = 2 c - 1
 //   b2  2 bits      512   lane's 16 bytes: word x, byte b, bits 2 j ..                       level = c - 1, or c (Q2_K)
+//   t5  base 3      416   lane's 13 bytes, 8 codes of a row in 13 bits (below)               level = c - 1
 //   t3  3 bits      768   16 bytes: word j, nibble 4 h + b, bits 2 f .. (low two bits); at 512, 8 bytes: word j / 2, same nibble,
 //                         bit 2 (j % 2) + f (third bit)                                      level = table[c], 8 signed bytes
 //   n4  4 bits     1024   word w = 2 j + f at 512 (w / 4) + 16 lane + 4 (w % 4), nibble 4 h + b   level = table[c], 16 signed bytes
 //   b8  8 bits     2048   word x at 512 j + 16 lane + 4 x, byte b                            level = c as a signed byte
+//
+// t5: with c(j, f) the code of input 32 j + 16 f + 4 t + b,
+//   five   3 + 81 c(3, 0) + 27 c(3, 1) + 9 c(1, 0) + 3 c(2, 0) + c(0, 0)     8 bits   word h of 8 lane, byte b
+//   three  3 + 9 c(1, 1) + 3 c(2, 1) + c(0, 1)                               5 bits   of row g: word at 256 + 4 lane, byte b, upper bits;
+//          of row g + 8: the three bits below, and above them byte 384 + lane, bits 6 - 2 b ..
+//   The order of the digits and of the bits and the 3 are what the decoder wants (base3.cuh).
 //
 // Scales (each starts with row g, then row g + 8, for g = 0..7)       w = d sub level - dmin min
 //   g128  f16 d                                                     32
@@ -35,11 +42,11 @@
 
 namespace fewbit::kernel::cuda {
 
-enum class Code : u8 { q1, b2, t3, n4, b8 };
+enum class Code : u8 { q1, b2, t3, n4, b8, t5 };
 enum class Scale : u8 { g128, g64, g32, g32m, k16, k16m, k32, k32d, k32m };
 
 FEWBIT_FN constexpr int code_bytes(Code c) {
-  return c == Code::q1 ? 256 : c == Code::b2 ? 512 : c == Code::t3 ? 768 : c == Code::n4 ? 1024 : 2048;
+  return c == Code::q1 ? 256 : c == Code::b2 ? 512 : c == Code::t5 ? 416 : c == Code::t3 ? 768 : c == Code::n4 ? 1024 : 2048;
 }
 FEWBIT_FN constexpr int scale_bytes(Scale s) {
   return s == Scale::g128                      ? 32
@@ -70,7 +77,8 @@ inline constexpr int unit_rows = 16, unit_k = 128;
   X(10, b8, g32)               \
   X(11, b8, g32m)              \
   X(12, b8, k16)               \
-  X(13, b8, k32m)
+  X(13, b8, k32m)              \
+  X(14, t5, g128)
 
 enum LayoutId : int {
 #define FEWBIT_X(i, c, s) layout_##c##_##s = i,
@@ -87,7 +95,7 @@ struct LayoutInfo {
   Scale scale;
   int unit_bytes;
 };
-// Index: LayoutId below 14.
+// Index: LayoutId below 15.
 inline constexpr LayoutInfo layout_infos[] = {
 #define FEWBIT_X(i, c, s) {#c "." #s, Code::c, Scale::s, code_bytes(Code::c) + scale_bytes(Scale::s)},
     FEWBIT_CUDA_LAYOUTS(FEWBIT_X)
@@ -100,9 +108,11 @@ struct TypeLayout {
   f32 factor = 1;     // on d and dmin, a power of two
   u64 table[2] = {};  // t3: table[0]; n4: both
   bool bf16 = false;  // g32 scales are bf16
-  int zero = 0;       // b2 without table: level = c - zero
+  int zero = 0;       // b2, t5: level = c - zero
 };
-TypeLayout type_layout(Type type);
+// dense: the smallest layout, where there are two (ternary types: base 3 or 2-bit codes).
+TypeLayout type_layout(Type type, bool dense = false);
+inline bool has_dense(Type type) { return type_layout(type, true).layout != type_layout(type).layout; }
 
 // Shape of a matrix in units.
 struct Units {
@@ -122,6 +132,10 @@ inline constexpr int max_slabs = 8;
 FEWBIT_FN constexpr int slab_count(int units) { return units <= 40 ? 4 : 8; }
 FEWBIT_FN constexpr int slab_begin(int units, int s) { return units * s / slab_count(units); }
 
+// The numbers of t5 start at this; what each digit is worth, by f (0: in `five`) and k-step.
+inline constexpr int base3_least = 3;
+FEWBIT_FN constexpr u32 base3_worth(int f, int j) { return j == 0 ? 1 : j == 1 ? 9 : j == 2 ? 3 : f ? 27 : 81; }
+
 // Code of row i (0..15) and input k (0..127) of a unit.
 FEWBIT_FN u32 unit_code(Code code, const u8* unit, int i, int k) {
   const int g = i % 8, h = i / 8, j = k / 32, f = k / 16 % 2, t = k % 16 / 4, b = k % 4, lane = 4 * g + t, x = h + 2 * f;
@@ -140,6 +154,16 @@ FEWBIT_FN u32 unit_code(Code code, const u8* unit, int i, int k) {
       const int w = 2 * j + f, n = 4 * h + b;
       return unit[w / 4 * 512 + lane * 16 + w % 4 * 4 + n / 2] >> (4 * (n % 2)) & 15;
     }
+    case Code::t5: {
+      u32 v;
+      if (f == 0 || j == 3) {
+        v = unit[lane * 8 + h * 4 + b];
+      } else {
+        v = unit[256 + lane * 4 + b];
+        v = h ? (v & 7) | (unit[384 + lane] >> (6 - 2 * b) & 3u) << 3 : v >> 3;
+      }
+      return (v - base3_least) / base3_worth(f, j) % 3;
+    }
     default:
       return unit[j * 512 + lane * 16 + x * 4 + b];
   }
@@ -149,7 +173,7 @@ FEWBIT_FN u32 unit_code(Code code, const u8* unit, int i, int k) {
 FEWBIT_FN i32 code_level(Code code, Scale scale, u32 c, u64 table0, u64 table1, int zero, bool sign) {
   if (code == Code::q1) return 2 * i32(c) - 1;
   if (scale == Scale::k32d) return 8 * (i32(c) - 1) + (sign ? -1 : 1);
-  if (code == Code::b2) return i32(c) - zero;
+  if (code == Code::b2 || code == Code::t5) return i32(c) - zero;
   if (code == Code::b8) return i8(c);
   return byte_of(table0, table1, c);
 }

@@ -18,14 +18,14 @@ const typename GridOf<F>::type* host_grid() {
     return nullptr;
 }
 
-template <class F>
+template <class F, bool dense>
 std::vector<u8> pack_matrix(const PackSource& src, i64 tiles, int units) {
-  const int ub = layout_infos[Target<F>::layout].unit_bytes;
+  const int ub = layout_infos[Target<F, dense>::layout].unit_bytes;
   std::vector<u8> out(size_t(tiles) * units * ub, 0xaa);
   for (i64 t = 0; t < tiles; t++)
     for (int u = 0; u < units; u++)
       for (int lane = 0; lane < 32; lane++)
-        pack_lane<F>(
+        pack_lane<F, dense>(
             [&](int i) -> const u8* {
               const u8* row = src.row(t, i);
               return row ? row + unit_source_at<F>(u) : nullptr;
@@ -34,9 +34,10 @@ std::vector<u8> pack_matrix(const PackSource& src, i64 tiles, int units) {
   return out;
 }
 
-template <class F>
+template <class F, bool dense = false>
 void check_format(Type type, bool pair) {
-  SCOPED_TRACE(type_name(type));
+  using To = Target<F, dense>;
+  SCOPED_TRACE(std::string(type_name(type)) + (dense ? " dense" : ""));
   const i64 rows = 21;
   const int cols = F::block >= 128 ? 3 * F::block : 5 * F::block;  // odd numbers of units, some of them partial
   cpu::RandomBlocks random(u64(type) + pair);
@@ -44,13 +45,14 @@ void check_format(Type type, bool pair) {
   std::vector<u8> a(rows * rb), b(rows * rb);
   random.fill<F>(a.data(), a.size());
   random.fill<F>(b.data(), b.size());
-  const Units shape(Target<F>::layout, pair ? 2 * 24 : rows, cols);
+  const Units shape(To::layout, pair ? 2 * 24 : rows, cols);
   PackSource src{{a.data(), pair ? b.data() : nullptr}, i64(rb), rows, cols};
-  const std::vector<u8> packed = pack_matrix<F>(src, shape.tiles, int(shape.units));
+  const std::vector<u8> packed = pack_matrix<F, dense>(src, shape.tiles, int(shape.units));
   ASSERT_EQ(packed.size(), shape.bytes());
 
-  const TypeLayout tl = type_layout(type);
-  ASSERT_EQ(tl.layout, int(Target<F>::layout));
+  const TypeLayout tl = type_layout(type, dense);
+  ASSERT_EQ(tl.layout, int(To::layout));
+  if (dense) { EXPECT_LT(shape.unit_bytes, layout_infos[Target<F>::layout].unit_bytes); }
   const f32 tensor_scale = type == Type::I2_S ? 0.37f : 1.0f;
   std::vector<f32> want(cols);
   for (int which = 0; which < (pair ? 2 : 1); which++)
@@ -65,7 +67,7 @@ void check_format(Type type, bool pair) {
       const int i = pair ? int(r % 8) + 8 * which : int(r % 16);
       for (int k = 0; k < int(shape.units) * unit_k; k++) {
         const u8* unit = packed.data() + (tile * shape.units + k / unit_k) * shape.unit_bytes;
-        const f32 got = unit_value(Target<F>::code, Target<F>::scale, unit, i, k % unit_k, tl, tensor_scale);
+        const f32 got = unit_value(To::code, To::scale, unit, i, k % unit_k, tl, tensor_scale);
         const f32 w = k < cols ? want[k] : 0;
         if (k < cols ? std::memcmp(&got, &w, 4) != 0 : got != 0) {
           FAIL() << "matrix " << which << " row " << r << " input " << k << ": " << got << ", expected " << w;
@@ -74,7 +76,7 @@ void check_format(Type type, bool pair) {
     }
   for (int i = pair ? 5 : 5; i < 8; i++) {  // rows behind the last are zero
     const u8* unit = packed.data() + (shape.tiles - 1) * shape.units * shape.unit_bytes;
-    EXPECT_EQ(unit_value(Target<F>::code, Target<F>::scale, unit, i, 0, tl, tensor_scale), 0) << i;
+    EXPECT_EQ(unit_value(To::code, To::scale, unit, i, 0, tl, tensor_scale), 0) << i;
   }
 }
 
@@ -86,9 +88,18 @@ TEST(CudaLayout, EveryFormatComesBackBitForBit) {
 #undef FEWBIT_X
 }
 
+TEST(CudaLayout, DenseFormatsComeBackBitForBit) {
+#define FEWBIT_X(F, c, s)                \
+  check_format<F, true>(Type::F, false); \
+  check_format<F, true>(Type::F, true);
+  FEWBIT_CUDA_DENSE_TARGETS(FEWBIT_X)
+#undef FEWBIT_X
+}
+
 // Each bit of a unit's codes belongs to exactly one (row, input), so that no byte is unused and none is shared.
 TEST(CudaLayout, CodesAreABijection) {
   for (const LayoutInfo& info : layout_infos) {
+    if (info.code == Code::t5) continue;  // several codes share bits
     const int n = code_bytes(info.code);
     std::vector<u8> unit(n, 0);
     int owners = 0;

@@ -305,9 +305,10 @@ inline MvEntry mv_entry(int nc, int tiles, bool experts) {
     if (tiles == 2) return nc == 1 ? mv_instance<C, S, 1, 2, false, PER_128>() : mv_instance<C, S, 2, 2, false, PER_128>();
   return nc == 1 ? mv_instance<C, S, 1, 1, false, PER_128>() : mv_instance<C, S, 2, 1, false, PER_128>();
 }
-// One function per file of instances; no kernel for layouts of other files.
+// One function per file of instances; no kernel for layouts of other files (b2: also t5).
 MvEntry mv_entry_q1(int layout, int nc, int tiles, bool experts);
 MvEntry mv_entry_b2(int layout, int nc, int tiles, bool experts);
+MvEntry mv_entry_t5(int layout, int nc, int tiles, bool experts);
 MvEntry mv_entry_t3(int layout, int nc, int tiles, bool experts);
 MvEntry mv_entry_n4(int layout, int nc, int tiles, bool experts);
 MvEntry mv_entry_b8(int layout, int nc, int tiles, bool experts);

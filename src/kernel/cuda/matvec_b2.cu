@@ -13,7 +13,7 @@ MvEntry mv_entry_b2(int layout, int nc, int tiles, bool experts) {
     case layout_b2_k32d:
       return mv_entry<Code::b2, Scale::k32d>(nc, tiles, experts);
     default:
-      return {};
+      return mv_entry_t5(layout, nc, tiles, experts);
   }
 }
 

@@ -98,14 +98,13 @@ template <Code C, Scale S>
 __device__ __forceinline__ void unit_terms(const UnitSums<C, S>& sums, u32 scales, int g, const ActScales& s, bool bf16,
                                            UnitTerms<S>& out) {
   constexpr bool halves = UnitSums<C, S>::by_16;
-  constexpr int field = C == Code::b2 ? 2 : C == Code::q1 ? 1 : 0;
   const auto& d = sums.d;
   const auto& e = sums.e;
-  auto a = [&](int j) { return field ? s.d[j] * (1.0f / f32(1 << (field * j))) : s.d[j]; };
+  auto a = [&](int j) { return operand_shift(C, j) ? s.d[j] * (1.0f / f32(1 << operand_shift(C, j))) : s.d[j]; };
   // The sum of the k-step in row half h as unit_dot() has it; z: what comes off per q.
   auto sum = [&](int j, int h, int z) {
     if (!z) return unbias(d[j][2 * h]);
-    const int of = z << (field * j);
+    const int of = z << operand_shift(C, j);
     return __int_as_float(d[j][2 * h]) - __int_as_float(__dp2a_lo(s.sum[j], (of & 255) | (of & 255) << 8, float_bias_bits));
   };
   if constexpr (S == Scale::g128 || S == Scale::g64) {
@@ -176,7 +175,7 @@ __device__ __forceinline__ void unit_terms(const UnitSums<C, S>& sums, u32 scale
         } else if constexpr (S == Scale::k32d) {
           const u32 byte = sub[h][0] >> (8 * j) & 255;
           const f32 f = f32(byte & 127), sign = byte & 128 ? -f : f;
-          x = __fmaf_rn(sum(j, h, 1), 8 * f, f32(s.total(j) << (field * j)) * sign);
+          x = __fmaf_rn(sum(j, h, 1), 8 * f, f32(s.total(j) << operand_shift(C, j)) * sign);
         } else {
           const f32 f = S == Scale::k32m ? byte_float(sub[h][0], j) : signed_byte_float(sub[h][0], j);
           x = sum(j, h, C == Code::n4 ? -64 : 0) * f;
@@ -394,8 +393,14 @@ struct EntryKernels {
   void (*down)(EntryArgs) = nullptr;
   u32 glu_smem = 0, down_smem = 0;  // for these units, k and split
 };
+template <Code C, Scale S>
+inline EntryKernels entry_kernels_of(int units, int k, int split) {
+  using Shape = EntryShape<C, S>;
+  return {entry_glu_kernel<C, S>, entry_down_kernel<C, S>, Shape::smem(1, units, slab_count(units)), Shape::smem(k, units, k * split)};
+}
 // No kernels: this layout has none.
 EntryKernels entry_kernels(int layout, int units, int k, int split);
+EntryKernels entry_kernels_t5(int layout, int units, int k, int split);  // its part for t5
 
 }  // namespace fewbit::kernel::cuda
 

@@ -60,13 +60,16 @@ __device__ __forceinline__ void whole_dot(u32 unit, int lane, const uint4 (&b)[2
     for (int h = 0; h < 2; h++)
 #pragma unroll
       for (int part = 0; part < parts; part++) {
-        // Operands of k-step j are 4^j too large (q1: 2^j, and 8 times that in rows g + 8), multipliers 4^(3 - j) (2^(3 - j)).
+        // Operands of k-step j are 4^j too large (q1: 2^j, and 8 times that in rows g + 8; t5: 64, 64, 64, 16), multipliers 4^(3 - j).
         constexpr bool one_bit = C == Code::q1;
         const int shift = one_bit && h == 0 ? 3 : 6;
         int sum = parts == 2 ? s[n].k[part] : s[n].k[0] + s[n].k[1];
         if (shift == 3) sum >>= 3;
 #pragma unroll
-        for (int j = part * steps; j < (part + 1) * steps; j++) sum += d[j][2 * h + n] * (one_bit ? s[n].m[j] >> (3 - j) : s[n].m[j]);
+        for (int j = part * steps; j < (part + 1) * steps; j++)
+          sum += d[j][2 * h + n] * (one_bit         ? s[n].m[j] >> (3 - j)
+                                    : C == Code::t5 ? (j < 3 ? s[n].m[j] >> (6 - 2 * j) : s[n].m[j] << 2)
+                                                    : s[n].m[j]);
         const f32 t = __fmaf_rn(__int_as_float((sum >> shift) + float_bias_bits), s[n].u, s[n].nb);
         acc[n][h] = __fmaf_rn(t, w[h][part], acc[n][h]);
       }
@@ -236,8 +239,18 @@ __global__ void __maxnreg__(96) matvec_few_kernel(const __grid_constant__ MvArgs
            [&](const RowsProduct& p, int row, int col) { row_product(p, row, first + col, sums + warps * 64 * NC * T); });
 }
 
+template <Code C, Scale S, int NC, int T>
+inline MvEntry mv_few_of() {
+  return {matvec_few_kernel<C, S, NC, T>, {FewShape<C, S, T>::smem(NC, 4), FewShape<C, S, T>::smem(NC, 8)}, T};
+}
+template <Code C, Scale S>
+inline MvEntry mv_few_of(int nc, int tiles) {
+  if (nc == 1) return tiles == 1 ? mv_few_of<C, S, 1, 1>() : tiles == 2 ? mv_few_of<C, S, 1, 2>() : mv_few_of<C, S, 1, 4>();
+  return tiles == 1 ? mv_few_of<C, S, 2, 1>() : tiles == 2 ? mv_few_of<C, S, 2, 2>() : mv_few_of<C, S, 2, 4>();
+}
 // The kernel for up to 4 * nc columns, items of up to `tiles` = 1, 2 or 4 tiles; no kernel: the layout has none.
 MvEntry mv_few(int layout, int nc, int tiles);
+MvEntry mv_few_t5(int layout, int nc, int tiles);  // its part for t5
 
 }  // namespace fewbit::kernel::cuda
 
@@ -245,6 +258,7 @@ MvEntry mv_few(int layout, int nc, int tiles);
 // 16.4 / 9.6 / 11.1 / 5.1 / 100 (matvec.cuh: 24.9 / 11.6 / 14.0 / 6.0 / 130); one column 13.9 / 8.5 / 9.0 / 4.2 / 86.  Of the gain, integer
 // sums are 4 to 6 %; the rest is fewer instructions around them (half of all were): uniform registers (warp_index(), elect_one()), outputs
 // added up without branches, 96 registers (20 warps on a multiprocessor).
+// PTQ1_0 in base 3 (t5), 8 columns: 22.6 / 12.0 / 14.8 / 6.0 / 128; 4: 18.8 / 10.4 / 12.9 / 5.2 / 107.
 // tried: 128 registers | 21.7 / 9.8 / 11.6 / 5.1 / 102;  80 registers | 20.7 / 11.2 / 14.8 / 7.0 / 108
 // tried: two tiles at a time in the largest matrices | 19.6, 103;  one everywhere | 22.3 / 11.2 / 16.3 / 5.8 / 119
 // tried: all items of two tiles where a few multiprocessors then get four | 5120x17408 12.0, 5120x6144 5.3

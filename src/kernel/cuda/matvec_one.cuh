@@ -5,8 +5,10 @@
 //          alone and does its float steps; the four lanes of a row work on four units instead of four times on one.  Then the units'
 //          results change places: lane t gets those of (tile, row half) t and adds them in order.
 // Halves   where a weight has a scale per 16, the inputs 16..31 of a k-step stand in column 2 u + 1, and one mma of 32 inputs gives the
-// sums
-//          of both halves.
+//          sums of both halves.
+// Mixed    t5: to tell all digits apart takes instructions, so 9 a + 3 b + c and 3 p + q (base3.cuh) are multiplied as they are and what is
+//          too much comes off the sums: column 2 u + 1 holds the activations of c where column 2 u has those of a and b, and those of q
+//          where it has those of p.
 // Work     items of two row tiles, slabs, rings and sums as in matvec.cuh.  The slab's activations lie in shared memory.
 // Order    the same operations in the same order as in unit_dot(): the bits of a column at every width.
 #pragma once
@@ -18,14 +20,14 @@ namespace fewbit::kernel::cuda {
 template <Code C, Scale S>
 struct OneShape {
   static constexpr int unit = code_bytes(C) + scale_bytes(S);
-  static constexpr bool halves = S == Scale::k16 || S == Scale::k16m;
+  static constexpr bool halves = S == Scale::k16 || S == Scale::k16m, mixed = C == Code::t5;
   static constexpr int tiles = 2, units = 4;
   // A stage holds `per` units of each tile; four units come in one stage or two.
-  static constexpr int per = S == Scale::g128 ? 4 : 2, stage = tiles * per * unit, depth = C == Code::b2 && S == Scale::g128 ? 2 : 3;
-  // Per unit of activations: q as it lies in column 0 (halves: all of the lower, then all of the upper), then 16 bytes of each of what the
-  // k-steps need (step_scales()).
+  static constexpr int per = S == Scale::g128 ? 4 : 2, stage = tiles * per * unit, depth = C != Code::q1 && S == Scale::g128 ? 2 : 3;
+  // Per unit of activations: q as it lies in column 0 (halves: all of the lower, then all of the upper; mixed: then as it lies in column 1,
+  // k-steps 2 and 3 first), then 16 bytes of each of what the k-steps need (step_scales()).
   static constexpr int lists = C == Code::q1 || S == Scale::k32d || S == Scale::k16m ? 3 : S == Scale::g128 ? 2 : 1;
-  static constexpr int act = 128 + 16 * lists;
+  static constexpr int lists_at = mixed ? 256 : 128, act = lists_at + 16 * lists;
   static constexpr int zeros = 80;
   FEWBIT_FN static constexpr int most(int n_units, int warps) { return (n_units + warps - 1) / warps; }
   // Rings | activations | zeros | barriers | sums
@@ -53,10 +55,13 @@ __device__ __forceinline__ u16 shared_u16(u32 at) {
 // then, as the layout wants it, what comes off the sums of rows g (their bias, and the zero point's), the same of rows g + 8, the sum of q.
 template <Code C, Scale S>
 __device__ __forceinline__ void step_scales(int j, u32 d, u32 sums, u32 (&list)[3]) {
-  constexpr int field = C == Code::b2 ? 2 : C == Code::q1 ? 1 : 0;
-  const int z = 1 << (field * j), z8 = 8 * z;
+  const int z = 1 << operand_shift(C, j), z8 = 8 * z;
   list[0] = __float_as_uint(__uint_as_float(d) * ((S == Scale::k32d ? 8.0f : 1.0f) / f32(z)));
   if constexpr (S == Scale::g128 || S == Scale::k32d) list[1] = u32(__dp2a_lo(int(sums), z | z << 8, float_bias_bits));
+  if constexpr (C == Code::t5) {  // what is to be added to the integer sum, the 3 of every number of k-step 0 too
+    if (j == 0) list[1] = 4 * list[1] - 3 * u32(float_bias_bits);
+    list[1] = 2 * u32(float_bias_bits) - list[1];
+  }
   if constexpr (C == Code::q1) list[2] = u32(__dp2a_lo(int(sums), z8 | z8 << 8, float_bias_bits));
   if constexpr (S == Scale::k32d) list[2] = __float_as_uint(f32(__dp2a_lo(int(sums), z | z << 8, 0)) * 0.125f);
   if constexpr (S == Scale::k16m) list[1] = d, list[2] = sums;
@@ -81,7 +86,7 @@ __device__ __forceinline__ void stage_activations(const u8* act, int nu, int lan
       u32 list[4][3];
 #pragma unroll
       for (int j = 0; j < 4; j++) step_scales<C, S>(j, ds[j], ss[j], list[j]);
-      const u32 at = to + u32(lane * Shape::act + 128);
+      const u32 at = to + u32(lane * Shape::act + Shape::lists_at);
 #pragma unroll
       for (int i = 0; i < Shape::lists; i++) put_shared(at + 16 * i, make_uint4(list[0][i], list[1][i], list[2][i], list[3][i]));
     }
@@ -95,6 +100,10 @@ __device__ __forceinline__ void stage_activations(const u8* act, int nu, int lan
         put_shared(mine, q[i].x, q[i].z), put_shared(mine + 64, q[i].y, q[i].w);
       } else {
         put_shared(at + 16 * c, q[i]);
+        // Column 1: in k-steps 1 and 2 the q of k-step 0, in the lower half of k-step 3 those of its upper half.
+        if (Shape::mixed && c < 4)
+          put_shared(at + 192 + 16 * c, make_uint4(0, 0, q[i].x, q[i].y)), put_shared(at + 128 + 16 * c, q[i].x, q[i].y);
+        if (Shape::mixed && c >= 4) put_shared(at + 72 + 16 * c, q[i].w, 0);
       }
     }
   }
@@ -139,7 +148,10 @@ __device__ __forceinline__ void float_steps(const int (&d)[4][2], const u32* sub
 #pragma unroll
   for (int j = 0; j < 4; j++) {
     const f32 scale = __uint_as_float(a[j]);
-    if constexpr (S == Scale::g128) {
+    if constexpr (C == Code::t5) {
+      const int sum = j == 0 ? 64 * d[0][0] - 9 * d[1][1] - 3 * d[2][1] : j == 3 ? d[3][0] - 3 * d[3][1] : d[j][0];
+      v = __fmaf_rn(unbias(sum + int(second[j])), scale, v);
+    } else if constexpr (S == Scale::g128) {
       v = __fmaf_rn(__int_as_float(d[j][0]) - __uint_as_float(second[j]), scale, v);
     } else if constexpr (S == Scale::k16) {
       const u32 w = sub[j / 2] ^ 0x80808080u;
@@ -164,10 +176,10 @@ __device__ __forceinline__ void float_steps(const int (&d)[4][2], const u32* sub
 // Adds n <= 4 units of two tiles to acc, in lane 4 g + t: tile t / 2, row g + 8 (t % 2).  A stage of the ring holds the first tile's units,
 // then the second's; `release` gives it back.  act: of the first unit's activations.
 template <Code C, Scale S, bool FULL, class R, class Release>
-__device__ __forceinline__ void four_units(const R& ring, int n, int lane, u32 act, u32 zero, const Tables& table, f32& acc,
-                                           Release&& release) {
+__device__ __forceinline__ void four_units(const R& ring, int n, int lane, u32 act, u32 zero, const Tables& table,
+                                           const Base3Constants& base3, f32& acc, Release&& release) {
   using Shape = OneShape<C, S>;
-  constexpr int c[4] = {float_bias_bits, float_bias_bits, float_bias_bits, float_bias_bits};
+  constexpr int bias = Shape::mixed ? 0 : float_bias_bits, c[4] = {bias, bias, bias, bias};
   constexpr int per = Shape::per;
   const int g = lane / 4, t = lane % 4;
   int d[2][4][4];
@@ -183,8 +195,9 @@ __device__ __forceinline__ void four_units(const R& ring, int n, int lane, u32 a
       if (!FULL && k >= there) break;
       const int u = s * per + k;
       const u32 from = act + u32(u * Shape::act + 16 * t);
-      const uint4 first = shared_u128(g == 2 * u ? from : zero);
-      const uint4 second = shared_u128((g == 2 * u + Shape::halves ? from : zero) + 64);
+      const bool other = Shape::mixed && g == 2 * u + 1;
+      const uint4 first = shared_u128(g == 2 * u ? from : other ? from + 192 : zero);
+      const uint4 second = shared_u128(other ? from + 128 : (g == 2 * u + Shape::halves ? from : zero) + 64);
       const u32 b[2][4] = {{first.x, first.y, first.z, first.w}, {second.x, second.y, second.z, second.w}};
 #pragma unroll
       for (int i = 0; i < 2; i++) {
@@ -192,7 +205,10 @@ __device__ __forceinline__ void four_units(const R& ring, int n, int lane, u32 a
 #pragma unroll
         for (int j = 0; j < 4; j++) {
           u32 r[4];
-          codes.a(j, r, table);
+          if constexpr (Shape::mixed)
+            codes.mixed(j, r, base3);
+          else
+            codes.a(j, r, table);
           const u32 lo = Shape::halves ? b[0][j] : b[j / 2][j % 2 * 2], hi = Shape::halves ? b[1][j] : b[j / 2][j % 2 * 2 + 1];
           if (u == 0)
             mma32<Codes<C>::is_signed>(d[i][j], r, lo, hi, c);
@@ -215,7 +231,7 @@ __device__ __forceinline__ void four_units(const R& ring, int n, int lane, u32 a
     release();
   }
   // A lane without a unit takes the last one's: what lies behind belongs to other warps, and may be being written.
-  const u32 s = act + u32((FULL ? t : min(t, n - 1)) * Shape::act + 128);
+  const u32 s = act + u32((FULL ? t : min(t, n - 1)) * Shape::act + Shape::lists_at);
   u32 list[3][4] = {};
 #pragma unroll
   for (int i = 0; i < Shape::lists; i++) {
@@ -255,6 +271,8 @@ __global__ void __launch_bounds__(32 * WARPS) __maxnreg__(C == Code::q1 ? 96 : 1
   u8* barriers = shared + Shape::barriers_at(warps, a.units);
   const u32 base = u32(__cvta_generic_to_shared(shared)), zero = base + Shape::zeros_at(warps, a.units);
   const u32 done = u32(__cvta_generic_to_shared(barriers)) + u32(warps * Shape::depth * 8);
+  Base3Constants base3;
+  if constexpr (Shape::mixed) base3.into_registers(unknown_zero(done + 8));
   Ring<Shape::stage, Shape::depth> ring(shared + warp * Shape::depth * Shape::stage, barriers + warp * Shape::depth * 8, lane);
   f32* sums = reinterpret_cast<f32*>(shared + Shape::sums_at(warps, a.units));
   if (threadIdx.x < Shape::zeros / 16) put_shared(zero + 16 * threadIdx.x, make_uint4(0, 0, 0, 0));
@@ -340,9 +358,9 @@ __global__ void __launch_bounds__(32 * WARPS) __maxnreg__(C == Code::q1 ? 96 : 1
       };
       for (int left = nu; left > 0; left -= Shape::units, from += Shape::units * Shape::act) {
         if (left >= Shape::units)
-          four_units<C, S, true>(ring, Shape::units, lane, from, zero, table, acc, release);
+          four_units<C, S, true>(ring, Shape::units, lane, from, zero, table, base3, acc, release);
         else
-          four_units<C, S, false>(ring, left, lane, from, zero, table, acc, release);
+          four_units<C, S, false>(ring, left, lane, from, zero, table, base3, acc, release);
       }
     }
     if (number > 0) {
@@ -368,6 +386,7 @@ inline MvOne mv_one_entry(int units, int warps) {
 // No kernel: this layout has none.  mv_one_k: sub-scales.
 MvOne mv_one(int layout, int units, int warps);
 MvOne mv_one_k(int layout, int units, int warps);
+MvOne mv_one_t5(int layout, int units, int warps);  // mv_one()'s part for t5
 
 }  // namespace fewbit::kernel::cuda
 
@@ -386,6 +405,12 @@ MvOne mv_one_k(int layout, int units, int warps);
 // tried: small matrices behind the items of the last blocks instead of by blocks of their own | Q1_0 299 tok/s against 306
 // tried: small matrices first, by a call in the midst of the kernel | Q1_0 34816x5120 32 us against 12.4 | 96 registers, spills
 // tried: copies of 16 bytes by the lanes instead of the copy engine | the head 89 and 69 us against 86 and 61
+//
+// PTQ1_0 in base 3 (t5), us of the same shapes: 14.9 / 9.2 / 11.6 / 5.0 / 86 against 13.8 / 8.5 / 9.1 / 4.1 / 86 as b2, the same bits: 0.82
+// of the bytes, but 534 instructions for eight units instead of 287.  (Predicted: 0.87 of the time, had they hidden behind the memory.)
+// tried: t5, all digits told apart | 1.09 / 1.04 / 1.06 / 1.06 / 1.15 times the time of an early form with mixed ones
+// tried: t5 with 96 registers, five blocks instead of four | 34816x5120 17.2 us against 15.5, the head the same
+// tried: t5, the second digit from what a mask leaves of the first one's word | 1.01 to 1.02 times the time | as many instructions
 //
 // What bounds it: without arithmetic the head takes 83 and 46 us, without weights 56 and 55.  A multiprocessor's quarter issues an
 // mma.m16n8k32 in 6.1 cycles, a logic operation in 2.0, and the two do not overlap (one and four: 13.2); a unit's 4 and 18 are 60 of its

@@ -152,7 +152,7 @@ void launch_in_file(Ctx& ctx, MvArgs m, const Weight& w, const Weight* up, ActLa
     LaunchShape s;
     s.grid = dim3(1), s.block = dim3(128), s.cols = entries, s.name = "moe.slots";
     launch(ctx, slots_kernel, s, a);
-    pack(ctx, w.type, src, m.tiles, m.units, units, {a.expert, a.count, src.row_bytes * src.rows});
+    pack(ctx, w.type, w.layout_id - layout_in_file, src, m.tiles, m.units, units, {a.expert, a.count, src.row_bytes * src.rows});
     int groups = a.count;
     if (by_entry)
       m.groups = a.groups, m.n_groups = a.n_groups;

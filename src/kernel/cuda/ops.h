@@ -8,6 +8,13 @@ namespace fewbit::kernel::cuda {
 Result<std::vector<Weight>> place(Ctx&, std::span<const HostTensor>, GroupUse, const PlaceOptions&, std::vector<Buffer>& owned);
 u64 placed_bytes(const HostTensor&, const PlaceOptions&);
 Result<std::string> describe(const HostTensor&, const PlaceOptions&);
+// dense.cu: types with two layouts (layout.h)
+// Which one they get: 0 the one that is faster at one column on the device of dense_on(), measured at the first question; 1 the smaller
+// one, -1 the other.  Both give the same bits.  FEWBIT_CUDA_DENSE (1 or 0) says it from outside.
+extern int dense_choice;
+void dense_on(Device&);
+bool dense_chosen(Type);
+std::string dense_reason(Type, bool dense);  // behind a kernel's name: " (...)", or nothing; dense: memory wants it
 // norm.cu
 ActLayout act_layout(Type);
 u64 act_bytes(ActLayout, int n, int cols);

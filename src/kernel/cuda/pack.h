@@ -17,10 +17,12 @@ namespace fewbit::kernel::cuda {
   X(Q4_0, n4, g32) X(IQ4_NL, n4, g32) X(MXFP4, n4, g32) X(IQ3_XXS, n4, k32) X(IQ3_S, n4, k32) X(IQ4_XS, n4, k32)    \
   X(Q4_K, n4, k32m) X(Q8_0, b8, g32) X(Q5_0, b8, g32) X(Q4_1, b8, g32m) X(Q5_1, b8, g32m) X(Q6_K, b8, k16)          \
   X(Q5_K, b8, k32m)
+// and the smaller one of those that have two
+#define FEWBIT_CUDA_DENSE_TARGETS(X) X(PTQ1_0, t5, g128) X(TQ1_0, t5, g128)
 // clang-format on
 
-template <class F>
-struct Target;
+template <class F, bool dense = false>
+struct Target : Target<F> {};
 #define FEWBIT_X(F, c, s)                       \
   template <>                                   \
   struct Target<F> {                            \
@@ -29,6 +31,15 @@ struct Target;
     FEWBIT_CONST Scale scale = Scale::s;        \
   };
 FEWBIT_CUDA_TARGETS(FEWBIT_X)
+#undef FEWBIT_X
+#define FEWBIT_X(F, c, s)                       \
+  template <>                                   \
+  struct Target<F, true> {                      \
+    FEWBIT_CONST int layout = layout_##c##_##s; \
+    FEWBIT_CONST Code code = Code::c;           \
+    FEWBIT_CONST Scale scale = Scale::s;        \
+  };
+FEWBIT_CUDA_DENSE_TARGETS(FEWBIT_X)
 #undef FEWBIT_X
 
 template <class F, class... G>
@@ -180,10 +191,10 @@ FEWBIT_FN void step_codes(const Block& block, int first, int j, int t, const typ
 
 // Lane `lane`'s share of unit u of a row tile of `cols` inputs; 32 lanes write the whole unit.  rows(i): the bytes of row i (of 16) that
 // hold the unit's inputs, or nullptr.
-template <class F, class Rows>
+template <class F, bool dense, class Rows>
 FEWBIT_FN void pack_lane(const Rows& rows, int cols, int u, int lane, const typename GridOf<F>::type* grid, u8* unit) {
-  constexpr Code code = Target<F>::code;
-  constexpr Scale scale = Target<F>::scale;
+  constexpr Code code = Target<F, dense>::code;
+  constexpr Scale scale = Target<F, dense>::scale;
   const int g = lane / 4, t = lane % 4, first = unit_k * u % F::block;
   auto block_of = [&](const u8* row, int k) -> const u8* {  // of input k of the unit, or nullptr
     return row && unit_k * u + k < cols ? row + (first + k) / F::block * F::bytes : nullptr;
@@ -203,6 +214,8 @@ FEWBIT_FN void pack_lane(const Rows& rows, int cols, int u, int lane, const type
         else if constexpr (code == Code::t3)
           w[j] |= nibbles(c[f] & 0x03030303u) << (16 * h + 2 * f), hi[j / 2] |= nibbles(c[f] >> 2 & 0x01010101u)
                                                                                 << (16 * h + j % 2 * 2 + f);
+        else if constexpr (code == Code::t5)
+          w[f == 0 || j == 3 ? h : 2 + h] += c[f] * base3_worth(f, j);
         else if constexpr (code == Code::n4)
           w[2 * j + f] |= nibbles(c[f]) << (16 * h);
         else
@@ -215,6 +228,12 @@ FEWBIT_FN void pack_lane(const Rows& rows, int cols, int u, int lane, const type
   } else if constexpr (code == Code::t3) {
     for (int j = 0; j < 4; j++) store_u32(unit + lane * 16 + 4 * j, w[j]);
     for (int f = 0; f < 2; f++) store_u32(unit + 512 + lane * 8 + 4 * f, hi[f]);
+  } else if constexpr (code == Code::t5) {
+    for (int i = 0; i < 4; i++) w[i] += 0x01010101u * base3_least;
+    for (int h = 0; h < 2; h++) store_u32(unit + lane * 8 + 4 * h, w[h]);
+    store_u32(unit + 256 + lane * 4, w[2] << 3 | (w[3] & 0x07070707u));
+    const u32 upper = w[3] >> 3 & 0x03030303u;
+    unit[384 + lane] = u8(upper << 6 | upper >> 4 | upper >> 14 | upper >> 24);
   } else {
     for (int i = 0; i < code_bytes(code) / 128; i++) store_u32(unit + i / 4 * 512 + lane * 16 + i % 4 * 4, w[i]);
   }

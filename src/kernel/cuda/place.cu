@@ -52,7 +52,7 @@ __device__ const typename GridOf<F>::type* device_grid() {
 }
 
 // A warp per unit of the matrices' tiles, n_units each.
-template <class F>
+template <class F, bool dense>
 __global__ void __launch_bounds__(128) pack_kernel(PackSource src, u32 n_units, u32 units, u8* out, Gather gather) {
   early_launch();
   early_wait();
@@ -64,22 +64,26 @@ __global__ void __launch_bounds__(128) pack_kernel(PackSource src, u32 n_units, 
     const u8* p = src.row(tile, r);
     return p ? p + offset : nullptr;
   };
-  constexpr int unit_bytes = code_bytes(Target<F>::code) + scale_bytes(Target<F>::scale);
-  pack_lane<F>(row, src.cols, int(u), int(threadIdx.x % 32), device_grid<F>(), out + u64(i) * unit_bytes);
+  constexpr int unit_bytes = layout_infos[Target<F, dense>::layout].unit_bytes;
+  pack_lane<F, dense>(row, src.cols, int(u), int(threadIdx.x % 32), device_grid<F>(), out + u64(i) * unit_bytes);
 }
 
 }  // namespace
 
-void pack(Ctx& ctx, Type type, const PackSource& src, i64 tiles, int units, u8* out, const Gather& gather) {
+void pack(Ctx& ctx, Type type, int layout, const PackSource& src, i64 tiles, int units, u8* out, const Gather& gather) {
   const i64 n = tiles * units;
   LaunchShape s;
   FEWBIT_CHECK(n * gather.count < (i64(1) << 32), "%lld units", (long long)n * gather.count);
   s.grid = dim3(unsigned((n * gather.count + 3) / 4)), s.block = dim3(128), s.name = "pack";
   if (ctx.launches) s.bytes = u64(src.rows) * u64(src.row_bytes) * u64(gather.count) * (src.data[1] ? 2 : 1);
+#define FEWBIT_X(F, c, sc) \
+  if (type == Type::F && layout == layout_##c##_##sc) return launch(ctx, pack_kernel<F, true>, s, src, u32(n), u32(units), out, gather);
+  FEWBIT_CUDA_DENSE_TARGETS(FEWBIT_X)
+#undef FEWBIT_X
   switch (type) {
 #define FEWBIT_X(F, c, sc) \
   case Type::F:            \
-    return launch(ctx, pack_kernel<F>, s, src, u32(n), u32(units), out, gather);
+    return launch(ctx, pack_kernel<F, false>, s, src, u32(n), u32(units), out, gather);
     FEWBIT_CUDA_TARGETS(FEWBIT_X)
 #undef FEWBIT_X
     default:
@@ -88,6 +92,11 @@ void pack(Ctx& ctx, Type type, const PackSource& src, i64 tiles, int units, u8* 
 }
 
 namespace {
+
+// The layout that a tensor gets: of two the faster (dense.cu), or the smaller if memory wants it.
+int layout_of(const HostTensor& t, const PlaceOptions& o) {
+  return type_layout(t.type, has_dense(t.type) && o.repack && (o.dense || dense_chosen(t.type))).layout;
+}
 
 const char* kernel_name(int layout) {
   switch (layout) {
@@ -145,26 +154,26 @@ Status place_vectors(Ctx& ctx, const HostTensor& t, Weight& w, std::vector<Buffe
 }
 
 Weight weight_of(const HostTensor& t, const PlaceOptions& options) {
-  const TypeLayout l = type_layout(t.type);
+  const int layout = layout_of(t, options);
   Weight w;
-  w.name = t.name, w.type = t.type, w.layout_id = l.layout;
+  w.name = t.name, w.type = t.type, w.layout_id = layout;
   w.act = act_layout(t.type);
   w.cols = t.cols, w.rows = t.rows, w.experts = t.experts;
-  w.layout = l.layout >= layout_rows_f32 ? "rows" : layout_infos[l.layout].name;
-  w.kernel = kernel_name(l.layout);
+  w.layout = layout >= layout_rows_f32 ? "rows" : layout_infos[layout].name;
+  w.kernel = kernel_name(layout);
   w.bytes = placed_bytes(t, options);
   if (keeps_file(t, options)) w.layout_id += layout_in_file, w.layout = "file";
   return w;
 }
 
 // One matrix, or a pair whose rows alternate in eights.
-Status pack_tensor(Ctx& ctx, const HostTensor& a, const HostTensor* b, u8* out) {
+Status pack_tensor(Ctx& ctx, int layout, const HostTensor& a, const HostTensor* b, u8* out) {
   const u64 rb = row_bytes(a.type, a.cols);
-  const int tile_rows = b ? 8 : 16, unit_bytes = layout_infos[type_layout(a.type).layout].unit_bytes;
+  const int tile_rows = b ? 8 : 16, unit_bytes = layout_infos[layout].unit_bytes;
   const i64 units = (a.cols + unit_k - 1) / unit_k;
   const i64 step = std::max<i64>(1, i64(staging_bytes / (b ? 2 : 1) / rb) / tile_rows) * tile_rows;
   FEWBIT_TRY(Buffer staging, ctx.device->allocate(std::min<u64>(u64(step), u64(a.rows)) * rb * (b ? 2 : 1)));
-  const u64 expert_bytes = Units(type_layout(a.type).layout, b ? (a.rows + 7) / 8 * 16 : a.rows, a.cols).bytes();
+  const u64 expert_bytes = Units(layout, b ? (a.rows + 7) / 8 * 16 : a.rows, a.cols).bytes();
   for (i64 e = 0; e < a.experts; e++) {
     u8* to_units = out + u64(e) * expert_bytes;
     for (i64 r = 0; r < a.rows; r += step) {
@@ -179,7 +188,7 @@ Status pack_tensor(Ctx& ctx, const HostTensor& a, const HostTensor* b, u8* out) 
         src.data[1] = to + u64(now) * rb;
       }
       const i64 tiles = (now + tile_rows - 1) / tile_rows;
-      pack(ctx, a.type, src, tiles, int(units), to_units);
+      pack(ctx, a.type, layout, src, tiles, int(units), to_units);
       to_units += u64(tiles) * u64(units) * u64(unit_bytes);
     }
   }
@@ -195,14 +204,15 @@ Result<std::string> describe(const HostTensor& t, const PlaceOptions& options) {
   const int multiple = l.layout >= layout_rows_f32 ? 8 : format_info(t.type).block;
   if (t.cols % multiple)
     return Error{fewbit::Code::unsupported, std::to_string(t.cols) + " inputs, CUDA needs a multiple of " + std::to_string(multiple)};
-  return std::string(keeps_file(t, options) ? "pack+" : "") + kernel_name(l.layout) + "." + type_name(t.type);
+  return std::string(keeps_file(t, options) ? "pack+" : "") + kernel_name(layout_of(t, options)) + "." + type_name(t.type) +
+         (options.repack ? dense_reason(t.type, options.dense) : std::string());
 }
 
 u64 placed_bytes(const HostTensor& t, const PlaceOptions& options) {
-  const TypeLayout l = type_layout(t.type);
-  if (l.layout < 0) return 0;
-  if (l.layout >= layout_rows_f32 || keeps_file(t, options)) return data_bytes(t);
-  return Units(l.layout, t.rows, t.cols).bytes() * u64(t.experts);
+  const int layout = layout_of(t, options);
+  if (layout < 0) return 0;
+  if (layout >= layout_rows_f32 || keeps_file(t, options)) return data_bytes(t);
+  return Units(layout, t.rows, t.cols).bytes() * u64(t.experts);
 }
 
 Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors, GroupUse use, const PlaceOptions& options,
@@ -221,7 +231,7 @@ Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors,
     const HostTensor& t = tensors[0];
     const Units units(out[0].layout_id, (t.rows + 7) / 8 * 16, t.cols);
     FEWBIT_TRY(Buffer b, ctx.device->allocate(units.bytes() * u64(t.experts)));
-    FEWBIT_OK(pack_tensor(ctx, t, &tensors[1], b.as<u8>()));
+    FEWBIT_OK(pack_tensor(ctx, out[0].layout_id, t, &tensors[1], b.as<u8>()));
     for (Weight& w : out) w.data = w.extra = b.data(), w.bytes = units.bytes() * u64(t.experts) / 2;
     owned.push_back(std::move(b));
     return out;
@@ -232,7 +242,7 @@ Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors,
     if (out[i].layout_id >= layout_rows_f32)
       ctx.device->upload(b.data(), t.data.data(), data_bytes(t));
     else
-      FEWBIT_OK(pack_tensor(ctx, t, nullptr, b.as<u8>()));
+      FEWBIT_OK(pack_tensor(ctx, out[i].layout_id, t, nullptr, b.as<u8>()));
     out[i].data = b.data();
     owned.push_back(std::move(b));
   }

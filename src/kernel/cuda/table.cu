@@ -92,6 +92,7 @@ Result<const Kernels*> kernels_for(Device& device, Path path) {
   auto& d = static_cast<fewbit::cuda::CudaDevice&>(device);
   if (d.arch() < 80)
     return Error{Code::unsupported, "device '" + device.id() + "' is sm_" + std::to_string(d.arch()) + ": sm_80 or later is needed"};
+  dense_on(device);
   return &fast_table(d.arch());
 }
 

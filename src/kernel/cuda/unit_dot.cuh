@@ -9,19 +9,12 @@
 // Trick 2  the accumulator starts at 0x4b400000, as a float 1.5 * 2^23; read as a float, minus that and the zero point's sum(q) 4^j, it
 //          is the sum as a float, exact below 2^22.  Without it: a subtraction and an int-to-float more per accumulator.
 #pragma once
-#include "kernel/cuda/common.cuh"
-#include "kernel/cuda/layout.h"
+#include "kernel/cuda/base3.cuh"
 
 namespace fewbit::kernel::cuda {
 
 inline constexpr int float_bias_bits = 0x4b400000;
 inline constexpr f32 float_bias = 12582912.0f;
-
-__device__ __forceinline__ u32 permute(u32 a, u32 b, u32 s) {
-  u32 r;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(s));
-  return r;
-}
 
 template <bool is_signed>
 __device__ __forceinline__ void mma32(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const int (&c)[4]) {
@@ -52,6 +45,11 @@ __device__ __forceinline__ u32 shared_u32(u32 at) {
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(at));
   return v;
 }
+__device__ __forceinline__ u32 shared_u8(u32 at) {
+  u32 v;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(at));
+  return v;
+}
 __device__ __forceinline__ uint2 shared_u64(u32 at) {
   uint2 v;
   asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
@@ -63,7 +61,21 @@ __device__ __forceinline__ uint4 shared_u128(u32 at) {
   return v;
 }
 
+// What all lanes share the compiler keeps in uniform registers or as immediates, and copies it before every use: an instruction takes one
+// of them.  zero: 0, but the compiler does not know.
+__device__ __forceinline__ u32 in_register(u32 v, u32 zero) { return v | zero; }
+__device__ __forceinline__ u32 unknown_zero(u32 at) {  // by way of shared memory
+  u32 zero;
+  asm volatile("st.volatile.shared.b32 [%1], 0;\nld.volatile.shared.b32 %0, [%1];" : "=r"(zero) : "r"(at) : "memory");
+  return zero;
+}
+
 // ---- a lane's codes of a unit and the A registers of k-step j -------------------------------------------------------------------------
+
+// The A registers of k-step j hold 2^this times the codes (q1: rows g; of rows g + 8 three more).
+FEWBIT_FN constexpr int operand_shift(Code c, int j) {
+  return c == Code::b2 ? 2 * j : c == Code::q1 ? j : c == Code::t5 ? (j < 3 ? 6 : 4) : 0;
+}
 
 struct Tables {
   u32 w[4];
@@ -144,6 +156,35 @@ struct Codes<Code::b8> {
   }
 };
 
+template <>
+struct Codes<Code::t5> {
+  static constexpr bool is_signed = false;
+  u32 five[2], three[2];  // of rows g, g + 8
+  __device__ __forceinline__ Codes(u32 unit, int lane) {
+    const uint2 v = shared_u64(unit + lane * 8);
+    const u32 w = shared_u32(unit + 256 + lane * 4), upper = shared_u8(unit + 384 + lane);
+    five[0] = v.x, five[1] = v.y;
+    three[0] = w >> 3 & 0x1f1f1f1fu, three[1] = (w & 0x07070707u) | (upper * 0x40100401u >> 3 & 0x18181818u);
+  }
+  __device__ __forceinline__ void a(int j, u32 (&r)[4], const Tables&) const {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const Base3 v(five[h], three[h]);  // the compiler does it once for all j
+      r[h] = j == 0 ? v.c(0) : j == 1 ? v.a[0] : j == 2 ? v.b[0] : v.p;
+      r[2 + h] = j == 0 ? v.c(1) : j == 1 ? v.a[1] : j == 2 ? v.b[1] : v.q();
+    }
+  }
+  // The same with 9 a + 3 b + c + 3 in place of 64 c, 3 p + q in place of q: fewer instructions (matvec_one.cuh).
+  __device__ __forceinline__ void mixed(int j, u32 (&r)[4], const Base3Constants& k) const {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const Base3 v(five[h], three[h], k);
+      r[h] = j == 0 ? v.n[0] : j == 1 ? v.a[0] : j == 2 ? v.b[0] : v.p;
+      r[2 + h] = j == 0 ? v.n[1] : j == 1 ? v.a[1] : j == 2 ? v.b[1] : v.pq;
+    }
+  }
+};
+
 // ---- the dot product -------------------------------------------------------------------------------------------------------------------
 
 // Scales of one column's activations in a unit.
@@ -172,16 +213,14 @@ __device__ __forceinline__ void unit_dot(u32 unit, int lane, const uint4 (&b)[2]
   const u32 scales = unit + code_bytes(C);
   const int g = lane / 4;
   constexpr bool is_signed = Codes<C>::is_signed;
-  // 4^-j and 4^j, or 2^-j and 2^j: how much larger the operands of k-step j are.
-  constexpr int field = C == Code::b2 ? 2 : C == Code::q1 ? 1 : 0;
   constexpr f32 row8 = C == Code::q1 ? 0.125f : 1.0f;  // row g + 8 of q1 is 8 times larger still
   constexpr int c[4] = {float_bias_bits, float_bias_bits, float_bias_bits, float_bias_bits};
   auto b0 = [&](int j) { return j % 2 ? b[j / 2].z : b[j / 2].x; };
   auto b1 = [&](int j) { return j % 2 ? b[j / 2].w : b[j / 2].y; };
-  auto scaled = [&](f32 d, int j) { return field ? d * (1.0f / f32(1 << (field * j))) : d; };
+  auto scaled = [&](f32 d, int j) { return operand_shift(C, j) ? d * (1.0f / f32(1 << operand_shift(C, j))) : d; };
 
-  // Sums of the k-step as floats, times 2^(field j): out[column half][row half].  With a zero point of one: minus the sum of q, which
-  // is taken off together with the bias (bias + 4^j sum, as a float, is what the integer dot product below gives).
+  // Sums of the k-step as floats, times 2^operand_shift: out[column half][row half].  With a zero point of one: minus the sum of q, which
+  // is taken off together with the bias (bias + sum times the same, as a float, is what the integer dot product below gives).
   auto step = [&](int j, bool zero_one, f32(&out)[NC][2]) {
     u32 a[4];
     codes.a(j, a, table);
@@ -190,7 +229,7 @@ __device__ __forceinline__ void unit_dot(u32 unit, int lane, const uint4 (&b)[2]
 #pragma unroll
     for (int n = 0; n < NC; n++) {
       if (zero_one) {
-        const int z = 1 << (field * j), z8 = C == Code::q1 ? 8 * z : z;
+        const int z = 1 << operand_shift(C, j), z8 = C == Code::q1 ? 8 * z : z;
         const f32 off = __int_as_float(__dp2a_lo(s[n].sum[j], z | z << 8, float_bias_bits));
         const f32 off8 = C == Code::q1 ? __int_as_float(__dp2a_lo(s[n].sum[j], z8 | z8 << 8, float_bias_bits)) : off;
         out[n][0] = __int_as_float(d[n]) - off, out[n][1] = __int_as_float(d[2 + n]) - off8;
@@ -356,7 +395,7 @@ __device__ __forceinline__ void unit_dot(u32 unit, int lane, const uint4 (&b)[2]
             const u32 byte = sub[h][0] >> (8 * j) & 255;
             const f32 f = f32(byte & 127), sign = byte & 128 ? -f : f;
 #pragma unroll
-            for (int n = 0; n < NC; n++) v[n][h] = __fmaf_rn(v[n][h], 8 * f, f32(s[n].total(j) << (field * j)) * sign);
+            for (int n = 0; n < NC; n++) v[n][h] = __fmaf_rn(v[n][h], 8 * f, f32(s[n].total(j) << operand_shift(C, j)) * sign);
           } else {
             const f32 f = S == Scale::k32m ? byte_float(sub[h][0], j) : signed_byte_float(sub[h][0], j);
 #pragma unroll

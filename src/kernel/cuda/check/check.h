@@ -68,7 +68,8 @@ TwoActs make_act(Rig& rig, const std::vector<f32>& x, int n, int cols, ActLayout
 void check_wide(Rig&, bool quick);
 void check_experts(Rig&, bool quick);
 void check_matmul(Rig& rig, bool quick);
-void check_decode(Rig& rig);  // the kernels of one column, at the shapes of large models
+void check_layouts(Rig& rig);  // the same bits from both layouts of a type
+void check_decode(Rig& rig);   // the kernels of one column, at the shapes of large models
 void check_in_file(Rig& rig, bool quick);
 void check_steps(Rig& rig);
 void check_sequence(Rig& rig, bool quick);  // attention, DeltaNet

@@ -1,4 +1,4 @@
-// cuda_check [verify|quick|quick-wide|decode|wide|experts|in-file|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
+// cuda_check [verify|quick|quick-wide|decode|wide|experts|layouts|in-file|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
 #include <cstring>
 
 #include "kernel/ceiling.h"
@@ -100,11 +100,13 @@ int main(int argc, char** argv) {
     std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);
     return rig.failed ? 1 : 0;
   }
-  if (stage == "decode" || stage == "experts" || stage == "in-file") {
+  if (stage == "decode" || stage == "experts" || stage == "layouts" || stage == "in-file") {
     if (stage == "experts") {
       check_experts(rig, false);
     } else if (stage == "in-file") {
       check_in_file(rig, false);
+    } else if (stage == "layouts") {
+      check_layouts(rig);
     } else {
       check_decode(rig);
       check_sequence(rig, true);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "kernel/cuda/check/matrix.h"
+#include "kernel/cuda/layout.h"
 #include "kernel/cuda/ops.h"
 
 namespace fewbit::kernel::cuda::check {
@@ -185,12 +186,71 @@ void wide(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std::ve
 void narrow(Rig& rig, Random& random, Type type) {
   if (rig.ctx.k->act_layout(type) == ActLayout::f32) return;
   const i64 block = std::max<i64>(format_info(type).block, 128);
-  for (i64 cols : {block, 9 * block, 11264 / 2})  // few units, slabs of different lengths, eight slabs
+  for (i64 cols : {block, 9 * block, i64(11264 / 2)})  // few units, slabs of different lengths, eight slabs
     same_by_both(rig, random, "narrow", type, 4304, cols, {1, 2, 8}, narrow_choice, 0);
   same_by_both(rig, random, "narrow", type, 35000, block, {1, 3, 8}, narrow_choice, 0);
 }
 
+// Does it with each layout of the type.
+template <class F>
+void for_layouts(Type type, F&& work) {
+  const bool two = has_dense(type);
+  dense_choice = two ? -1 : 0;
+  work();
+  if (two) dense_choice = 1, work();
+  dense_choice = 0;
+}
+
+// Both layouts of a type give the same bits: products at each width, pairs, experts.
+void layouts(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std::vector<int>& widths) {
+  Matrix m = matrix(random, type, rows, cols, 8, false), g = matrix(random, type, rows, cols, 8, false);
+  HostTensor first = view(m), second = view(g);
+  first.experts = second.experts = 1;
+  for (int n : widths) {
+    TwoActs a = make_act(rig, random.normals(size_t(cols) * n), int(cols), n, rig.ctx.k->act_layout(type));
+    std::vector<i32> ids(size_t(n) * 4);
+    for (size_t i = 0; i < ids.size(); i++) ids[i] = i32((i / 4 * 3 + i % 4) % 8);
+    Buffer dids = rig.up(ids);
+    TwoActs b = make_act(rig, random.normals(size_t(cols) * n * 4), int(cols), n * 4, rig.ctx.k->act_layout(type));
+    Buffer weights = rig.up(random.normals(ids.size()));
+    std::vector<f32> got[2][4];
+    for (int dense = 0; dense < 2; dense++) {
+      dense_choice = dense ? 1 : -1;
+      std::vector<Buffer> owned;
+      const Weight one = place_on(rig.ctx, {first}, GroupUse::separate, owned)[0];
+      const std::vector<Weight> pair = place_on(rig.ctx, {first, second}, GroupUse::glu, owned),
+                                experts = place_on(rig.ctx, {view(m), view(g)}, GroupUse::glu, owned);
+      const Weight down = place_on(rig.ctx, {view(m)}, GroupUse::separate, owned)[0];
+      const size_t count = size_t(rows) * n;
+      Buffer y = rig.up(std::vector<f32>(count, NAN)), h = rig.up(std::vector<f32>(count, NAN)),
+             e = rig.up(std::vector<f32>(4 * count, NAN)), x = rig.up(std::vector<f32>(count, 1));
+      const Kernels::Product p{&one, &a.gpu, y.as<f32>(), rows, false};
+      rig.ctx.k->matmul(rig.ctx, {&p, 1});
+      rig.ctx.k->glu(rig.ctx, pair[0], pair[1], a.gpu, Glu::silu, h.as<f32>());
+      rig.ctx.k->moe_glu(rig.ctx, experts[0], experts[1], a.gpu, dids.as<i32>(), 4, Glu::silu, e.as<f32>());
+      got[dense][0] = rig.down<f32>(y.data(), count), got[dense][1] = rig.down<f32>(h.data(), count);
+      rig.ctx.k->moe_down(rig.ctx, down, b.gpu, dids.as<i32>(), weights.as<f32>(), 4, x.as<f32>());
+      got[dense][2] = rig.down<f32>(e.data(), 4 * count), got[dense][3] = rig.down<f32>(x.data(), count);
+    }
+    dense_choice = 0;
+    const char* of[4] = {"", " glu", " experts' glu", " experts' down"};
+    for (int i = 0; i < 4; i++) rig.same_bits("layouts", label(type, rows, cols, n) + of[i], got[1][i], got[0][i]);
+  }
+}
+
 }  // namespace
+
+void check_layouts(Rig& rig) {
+  Random random(14);
+  for (Type type : {Type::PTQ1_0, Type::TQ1_0}) {
+    layouts(rig, random, type, 80, 2304, {1, 5, 8, 40});
+    layouts(rig, random, type, 4304, 768, {1, 2, 8, 100});
+  }
+  layouts(rig, random, Type::PTQ1_0, 4304, 6144, {1, 4});
+  dense_choice = 1;
+  products(rig, random, Type::PTQ1_0, 35000, 256, false, {1, 3, 8});
+  dense_choice = 0;
+}
 
 void check_decode(Rig& rig) {
   Random random(12);
@@ -222,9 +282,11 @@ void check_wide(Rig& rig, bool quick) {
   }
   for (Type type : types) {
     if (rig.ctx.k->act_layout(type) == ActLayout::f32) continue;
-    wide(rig, random, type, 200, 256, {64, 300});
-    wide(rig, random, type, 4400, 1280, {512});
-    if (format_info(type).block >= 128) wide(rig, random, type, 300, 17408, {100, 257});
+    for_layouts(type, [&] {
+      wide(rig, random, type, 200, 256, {64, 300});
+      wide(rig, random, type, 4400, 1280, {512});
+      if (format_info(type).block >= 128) wide(rig, random, type, 300, 17408, {100, 257});
+    });
   }
 }
 
@@ -237,16 +299,19 @@ void check_matmul(Rig& rig, bool quick) {
   }
   for (Type type : types) {
     const i64 block = format_info(type).block;
-    products(rig, random, type, 45, block >= 128 ? 3 * block : std::max<i64>(8, 5 * block) / 8 * 8, true, {1, 3, 8});
-    if (quick) continue;
-    products(rig, random, type, 129, 2304, false, {1, 2, 3, 4, 5, 6, 7, 8, 9, 17});
-    wide_choice = 1;
-    products(rig, random, type, 288, 1280, false, {1, 8, 33, 140, 300});
-    products(rig, random, type, 96, 256, false, {1, 33, 512});  // fewer units than slabs
-    products(rig, random, type, 96, 6144, false, {1, 129});     // the slabs of a long row
-    wide_choice = 0;
-    embedding(rig, random, type);
+    for_layouts(type, [&] {
+      products(rig, random, type, 45, block >= 128 ? 3 * block : std::max<i64>(8, 5 * block) / 8 * 8, true, {1, 3, 8});
+      if (quick) return;
+      products(rig, random, type, 129, 2304, false, {1, 2, 3, 4, 5, 6, 7, 8, 9, 17});
+      wide_choice = 1;
+      products(rig, random, type, 288, 1280, false, {1, 8, 33, 140, 300});
+      products(rig, random, type, 96, 256, false, {1, 33, 512});  // fewer units than slabs
+      products(rig, random, type, 96, 6144, false, {1, 129});     // the slabs of a long row
+      wide_choice = 0;
+      embedding(rig, random, type);
+    });
   }
+  if (!quick) check_layouts(rig);
   embedding(rig, random, Type::PQ2_0);
   for (Type type : {Type::PQ2_0, Type::Q1_0, Type::IQ3_XXS, Type::Q4_K, Type::Q6_K}) together(rig, random, type);
   check_experts(rig, quick);

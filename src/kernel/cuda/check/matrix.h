@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernel/cuda/check/check.h"
+#include "kernel/cuda/ops.h"
 #include "kernel/layout/random_blocks.h"
 
 namespace fewbit::kernel::cuda::check {
@@ -36,7 +37,8 @@ inline std::vector<Weight> place_on(Ctx& ctx, std::vector<HostTensor> t, GroupUs
   return std::move(w).value();
 }
 inline std::string label(Type type, i64 rows, i64 cols, int columns) {
-  return std::string(type_name(type)) + " " + std::to_string(rows) + "x" + std::to_string(cols) + "x" + std::to_string(columns);
+  return std::string(type_name(type)) + (dense_choice > 0 ? " dense " : " ") + std::to_string(rows) + "x" + std::to_string(cols) + "x" +
+         std::to_string(columns);
 }
 
 }  // namespace fewbit::kernel::cuda::check

@@ -61,7 +61,7 @@ struct Pool {
   }
   Weight take(Type type, i64 rows, i64 cols, bool pair = false, i64 experts = 1) {
     Weight w;
-    w.type = type, w.rows = rows, w.cols = cols, w.experts = experts, w.layout_id = type_layout(type).layout;
+    w.type = type, w.rows = rows, w.cols = cols, w.experts = experts, w.layout_id = type_layout(type, dense_chosen(type)).layout;
     const u64 bytes =
         w.layout_id >= layout_rows_f32 ? u64(rows * cols * 2) : Units(w.layout_id, pair ? 2 * rows : rows, cols).bytes() * u64(experts);
     if (used + bytes > memory.bytes()) used = 0;  // cold long since
@@ -101,13 +101,14 @@ void time_matvec(Rig& rig, const TimeOptions& o) {
     bool pair;
   };
   const Shape shapes[] = {{17408, 5120, true}, {16384, 5120, false}, {5120, 17408, false}, {5120, 6144, false}, {248320, 5120, false}};
-  std::vector<Type> types = {Type::PQ2_0, Type::Q1_0,    Type::Q2_0,   Type::IQ1_S,  Type::IQ1_M, Type::IQ2_XXS, Type::IQ2_XS,
-                             Type::IQ2_S, Type::IQ3_XXS, Type::IQ3_S,  Type::Q2_K,   Type::Q3_K,  Type::Q4_0,    Type::Q4_K,
-                             Type::Q6_K,  Type::Q8_0,    Type::IQ4_NL, Type::IQ4_XS, Type::MXFP4, Type::F16,     Type::BF16};
+  std::vector<Type> types = {Type::PQ2_0, Type::PTQ1_0,  Type::Q1_0,   Type::Q2_0,  Type::IQ1_S, Type::IQ1_M, Type::IQ2_XXS, Type::IQ2_XS,
+                             Type::IQ2_S, Type::IQ3_XXS, Type::IQ3_S,  Type::Q2_K,  Type::Q3_K,  Type::Q4_0,  Type::Q4_K,    Type::Q6_K,
+                             Type::Q8_0,  Type::IQ4_NL,  Type::IQ4_XS, Type::MXFP4, Type::F16,   Type::BF16};
   for (Type type : types)
     for (const Shape& s : shapes) {
       if (!named(o.types, type_name(type))) continue;
-      const bool main_type = type == Type::PQ2_0 || type == Type::Q1_0, rows = rig.ctx.k->act_layout(type) == ActLayout::f32;
+      const bool main_type = type == Type::PQ2_0 || type == Type::PTQ1_0 || type == Type::Q1_0,
+                 rows = rig.ctx.k->act_layout(type) == ActLayout::f32;
       if (rows && !s.pair) continue;
       if (!main_type && !all && s.rows != 248320 && s.rows != 17408) continue;
       std::vector<int> widths = main_type ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{1, 8};
