@@ -319,3 +319,6 @@ u64 delta_net_scratch_bytes(int max_cols, int max_n) { return u64(max_cols) * u6
 // tried: slices of 32 rows, 8 lanes per row | 549 us at 512 columns against 454, both with early launch
 // tried: early launch at 512 columns | 454 us against 260 | blocks that wait take room from those that run
 // tried: convolution by a block per head and column | 400 us of 680 at 512 columns; a warp per head and 16 columns: 80
+// tried: the output's activations by the block's last warp (rotated: a cluster of 8 heads) | 285.4 tok/s against 287.1, a rotated token the
+//        same, 3.38 ms | every block's end grows by what six blocks of another launch did
+// tried: early launch behind the wait, or when the state is there | 283.5 and 279.3 tok/s against 290.5

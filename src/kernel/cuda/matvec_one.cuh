@@ -398,7 +398,9 @@ MvOne mv_one_t5(int layout, int units, int warps);  // mv_one()'s part for t5
 // tried: 80 or 96 registers for more warps (PQ2_0) | 34816x5120 17.7 us against 15.2, the head 110 against 88 | spills
 // tried: one tile per item, for matrices of few rows or the last items of a large one | 34816x5120 16.4 us against 14.6
 // tried: Q1_0 with 4 blocks of 4 stages instead of 5 of 3 | 11.9 / 7.1 / 9.3 / 4.0 / 63
-// tried: fewer stages asked for before the predecessor ends | a token's products 2.49 and 2.86 ms (one stage, none) against 2.36
+// tried: fewer stages asked for before the predecessor ends | a token's products 2.49 and 2.86 ms (one stage, none) against 2.36;
+//        of two, with the norms between: 282.6 tok/s against 290.5
+// tried: a stage multiplied before the predecessor ends, for its instructions alone | a token 3.30 ms against 3.00
 // tried: one block of 16 warps on every multiprocessor, all with an equal share | Q1_0 301 tok/s, PQ2_0 259 | launches overlap no more
 // tried: a high and a low plane of activations in two columns, units' sums as integers | the head 90 and 65 us against 86 and 61
 // tried: single tiles until every block has an item | 16384x5120 9.4 us against 8.5, 5120x6144 5.7 against 4.2 (PQ2_0)

@@ -50,7 +50,9 @@ __device__ __forceinline__ void rounded_quotients(const f32 (&v)[4], f32 d, int 
   }
 }
 
-// 4 neighbours at p of column c -> q8_32 (or what the layout says): 8 threads share a group of 32, a warp 128.
+// 4 neighbours at p of column c -> q8_32 (or what the layout says): 8 threads share a group of 32, a warp 128.  IMAGE: with more than 32
+// columns the wide kernel's image too.
+template <bool IMAGE>
 __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, int p, float4 v, bool write, ActLayout layout, f32 fixed_s) {
   const f32 vs[4] = {v.x, v.y, v.z, v.w};
   const u32 mine = max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
@@ -120,7 +122,7 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
       if (j == 0) at[6] = __float_as_int(unit), at[7] = __float_as_int(-12582912.0f * unit);
     }
   }
-  if (!act_has_image(cols)) return;
+  if (!IMAGE || !act_has_image(cols)) return;
   u8* image = act + act_image_block_at(units, cols, c, p / 128);
   // What the integers are multiplied by in the image, and what is left for its d.
   f32 factor = 1, left = d;
@@ -154,12 +156,14 @@ __device__ __forceinline__ float4 load4(const f32* x, int i, int n, bool aligned
   return make_float4(i < n ? x[i] : 0, i + 1 < n ? x[i + 1] : 0, i + 2 < n ? x[i + 2] : 0, i + 3 < n ? x[i + 3] : 0);
 }
 
-// B: the block of every rotation, or 0: any.
-template <int B>
+// B: the block of every rotation, or 0: any.  FEW: no image, aligned rows, into q8_128 or floats: half the instructions, and a kernel this
+// short waits for them.
+template <int B, bool FEW>
 __global__ void __launch_bounds__(B ? 256 : 1024) norm_kernel(const __grid_constant__ NormArgs a) {
   extern __shared__ float4 exchange[];  // one per thread
   __shared__ f32 partial[64];
   early_launch();
+  const bool aligned = FEW || a.aligned;
   const NormOut& out = a.outs[blockIdx.z];
   const int c = int(blockIdx.y), p = int(blockIdx.x * blockDim.x + threadIdx.x) * 4;
   const f32* x = a.x + c * a.ldx;
@@ -169,12 +173,12 @@ __global__ void __launch_bounds__(B ? 256 : 1024) norm_kernel(const __grid_const
     src = (r * out.perm_k_heads + g) * out.perm_width + p % out.perm_width;
   }
   float4 w = make_float4(1, 1, 1, 1), signs = w;  // of the model, so they may be read early
-  if (a.w && p < a.n) w = load4(a.w, src, a.n, a.aligned);
-  if (out.signs && p < a.n) signs = load4(out.signs, p, a.n, a.aligned);
+  if (a.w && p < a.n) w = load4(a.w, src, a.n, aligned);
+  if (out.signs && p < a.n) signs = load4(out.signs, p, a.n, aligned);
   early_wait();
 
   float4 v = make_float4(0, 0, 0, 0);
-  if (p < a.n) v = load4(x, src, a.n, a.aligned);
+  if (p < a.n) v = load4(x, src, a.n, aligned);
   f32 factor = 1;
   if (a.w) {
     f32 s = 0;
@@ -183,7 +187,7 @@ __global__ void __launch_bounds__(B ? 256 : 1024) norm_kernel(const __grid_const
     };
     const int step = int(blockDim.x) * 4;
     int i = int(threadIdx.x) * 4;
-    if (a.aligned) {  // five loads at once, without branches; beyond the last: zeros
+    if (aligned) {  // five loads at once, without branches; beyond the last: zeros
       constexpr int at_once = 5;
       for (; i < a.n; i += at_once * step) {
         float4 v[at_once];
@@ -205,7 +209,7 @@ __global__ void __launch_bounds__(B ? 256 : 1024) norm_kernel(const __grid_const
     factor = rsqrtf(block_sum < B ? 8 : 0 > (s, partial) * a.reciprocal_n + a.eps);
   }
   f32 scale8 = 0;
-  if (out.layout == ActLayout::token8) {  // the column's largest magnitude (such models have no rotation)
+  if (!FEW && out.layout == ActLayout::token8) {  // the column's largest magnitude (such models have no rotation)
     f32 m = 0;
     for (int i = int(threadIdx.x); i < a.n; i += int(blockDim.x)) m = fmaxf(m, fabsf(a.w ? x[i] * factor * a.w[i] : x[i]));
     m = warp_max(m);
@@ -220,7 +224,7 @@ __global__ void __launch_bounds__(B ? 256 : 1024) norm_kernel(const __grid_const
   if (out.block > 1) v = rotate4<B>(v, out.block, exchange);
   if (out.layout == ActLayout::f32) {
     f32* to = static_cast<f32*>(out.data) + i64(c) * a.n + p;
-    if (a.aligned) {
+    if (aligned) {
       if (p < a.n) *reinterpret_cast<float4*>(to) = v;
     } else {
       const f32 vs[4] = {v.x, v.y, v.z, v.w};
@@ -229,7 +233,8 @@ __global__ void __launch_bounds__(B ? 256 : 1024) norm_kernel(const __grid_const
         if (p + i < a.n) to[i] = vs[i];
     }
   } else {
-    store_q8(static_cast<u8*>(out.data), act_units(a.n), a.cols, c, p, v, p < act_units(a.n) * 128, out.layout, scale8);
+    store_q8<!FEW>(static_cast<u8*>(out.data), act_units(a.n), a.cols, c, p, v, p < act_units(a.n) * 128,
+                   FEW ? ActLayout::q8_128 : out.layout, scale8);
   }
 }
 
@@ -266,9 +271,12 @@ void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 ep
     s.block = dim3(unsigned(threads)), s.smem = size_t(threads) * sizeof(float4);
     s.cols = cols, s.name = w ? "norm" : "act";
     s.shape = ctx.launches ? std::to_string(n) + "x" + std::to_string(cols) : std::string();
-    bool usual = threads == 256;
-    for (int i = 0; i < a.n_outs; i++) usual = usual && (a.outs[i].block <= 1 || a.outs[i].block == 1024);
-    launch(ctx, usual ? norm_kernel<1024> : norm_kernel<0>, s, a);
+    bool usual = threads == 256, few = a.aligned && !act_has_image(cols);
+    for (int i = 0; i < a.n_outs; i++) {
+      usual = usual && (a.outs[i].block <= 1 || a.outs[i].block == 1024);
+      few = few && (a.outs[i].layout == ActLayout::q8_128 || a.outs[i].layout == ActLayout::f32);
+    }
+    launch(ctx, usual && few ? norm_kernel<1024, true> : usual ? norm_kernel<1024, false> : norm_kernel<0, false>, s, a);
   }
 }
 
@@ -305,6 +313,14 @@ u64 act_bytes(ActLayout layout, int n, int cols) {
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), one column: 5120 numbers with the sum of squares 2.0 us, 17408 without it 1.5; inside a
-// token about 2.9 each.  A block's chain of instructions is the time.
+// token about 2.9 each, of which a node alone is about 0.4.  A token of bonsai-27b PQ2_0: 293.7 tok/s with FEW, 287.7 without (2.1 %; four
+// runs each, spread 0.1 %).
 // tried: the row's loads guarded one by one | 2.94 us | the compiler keeps two in flight
 // tried: divisions, square root and rotation as written in hadamard.md | 2.65 and 1.9 us
+// tried: early launch behind the wait, or before the stores | a rotated token 3.62 ms against 3.30, a plain one 3.46 against 3.37
+// tried: the factor behind the rotation, one barrier for both | 3.31 ms against 3.30; four sums of squares per thread: no difference
+// tried: the code run once before the wait, on the weights | 291.9 tok/s against 290.5 and 289.4 | within the noise of that run
+// tried: SwiGLU's outputs quantised by the last of the eight blocks that make 128 | 3.03 ms a token against 2.93 | a fence, an atomic and a
+//        load each cross to L2 while the next launch's weights stream in: dearer than the launch saved
+// tried: rows of small matrices (alpha, beta) by blocks of the norm's launch, not by the product's | 288.3 tok/s against 293.7; a chain
+//        without DeltaNet 2.87 ms against 2.96 | perhaps DeltaNet's blocks then pile up on the first multiprocessors that are free
