@@ -9,6 +9,8 @@ GemmEntry gemm_entry_4(int layout, GemmKind kind) {
       return gemm_entry<Code::t3, Scale::k16>();
     case layout_t3_k32:
       return gemm_entry<Code::t3, Scale::k32>();
+    case layout_d2_k16:
+      return gemm_entry<Code::d2, Scale::k16>();
     case layout_n4_g32:
       return kind.bf16    ? gemm_entry<Code::n4, Scale::g32, false, false, false, true>()
              : kind.plain ? gemm_entry<Code::n4, Scale::g32, false, false, true>()

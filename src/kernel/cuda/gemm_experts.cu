@@ -18,6 +18,8 @@ ExpertEntry expert_entry(int layout, Levels levels) {
       return expert_entry_of<Code::t3, Scale::k16>();
     case layout_t3_k32:
       return expert_entry_of<Code::t3, Scale::k32>();
+    case layout_d2_k16:
+      return expert_entry_of<Code::d2, Scale::k16>();
     case layout_n4_g32:
       if (levels == Levels::plain) return expert_entry_of<Code::n4, Scale::g32, Levels::plain>();
       return levels == Levels::near ? expert_entry_of<Code::n4, Scale::g32, Levels::near>() : expert_entry_of<Code::n4, Scale::g32>();

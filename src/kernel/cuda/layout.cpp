@@ -41,7 +41,7 @@ TypeLayout type_layout(Type type, bool dense) {
       t.factor = 0.125f, t.zero = 1;
       break;
     case Type::IQ1_M:
-      t.factor = 0.125f, t.table[0] = bytes8(-9, -7, -1, 1, 7, 9, 0, 0);
+      t.factor = 0.125f, t.table[0] = bytes8(-9, -1, 7, 0, -7, 1, 9, 0);
       break;
     case Type::IQ2_XXS:
     case Type::IQ2_XS:

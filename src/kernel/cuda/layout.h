@@ -13,6 +13,8 @@
 //   t5  base 3      416   lane's 13 bytes, 8 codes of a row in 13 bits (below)               level = c - 1
 //   t3  3 bits      768   16 bytes: word j, nibble 4 h + b, bits 2 f .. (low two bits); at 512, 8 bytes: word j / 2, same nibble,
 //                         bit 2 (j % 2) + f (third bit)                                      level = table[c], 8 signed bytes
+//   d2  2 bits + 1  544   low two bits as in t3; at 512 + 4 g + 2 (t / 2), byte h, bit 2 j + f: the third bit of 8 inputs, those of two
+//                         lanes                                                            level = table[c], 8 signed bytes (IQ1_M)
 //   n4  4 bits     1024   word w = 2 j + f at 512 (w / 4) + 16 lane + 4 (w % 4), nibble 4 h + b   level = table[c], 16 signed bytes
 //   b8  8 bits     2048   word x at 512 j + 16 lane + 4 x, byte b                            level = c as a signed byte
 //
@@ -42,11 +44,11 @@
 
 namespace fewbit::kernel::cuda {
 
-enum class Code : u8 { q1, b2, t3, n4, b8, t5 };
+enum class Code : u8 { q1, b2, t3, n4, b8, t5, d2 };
 enum class Scale : u8 { g128, g64, g32, g32m, k16, k16m, k32, k32d, k32m };
 
 FEWBIT_FN constexpr int code_bytes(Code c) {
-  return c == Code::q1 ? 256 : c == Code::b2 ? 512 : c == Code::t5 ? 416 : c == Code::t3 ? 768 : c == Code::n4 ? 1024 : 2048;
+  return c == Code::q1 ? 256 : c == Code::b2 ? 512 : c == Code::t5 ? 416 : c == Code::t3 ? 768 : c == Code::d2 ? 544 : c == Code::n4 ? 1024 : 2048;
 }
 FEWBIT_FN constexpr int scale_bytes(Scale s) {
   return s == Scale::g128                      ? 32
@@ -78,7 +80,8 @@ inline constexpr int unit_rows = 16, unit_k = 128;
   X(11, b8, g32m)              \
   X(12, b8, k16)               \
   X(13, b8, k32m)              \
-  X(14, t5, g128)
+  X(14, t5, g128)              \
+  X(15, d2, k16)
 
 enum LayoutId : int {
 #define FEWBIT_X(i, c, s) layout_##c##_##s = i,
@@ -95,7 +98,7 @@ struct LayoutInfo {
   Scale scale;
   int unit_bytes;
 };
-// Index: LayoutId below 15.
+// Index: LayoutId below 16.
 inline constexpr LayoutInfo layout_infos[] = {
 #define FEWBIT_X(i, c, s) {#c "." #s, Code::c, Scale::s, code_bytes(Code::c) + scale_bytes(Scale::s)},
     FEWBIT_CUDA_LAYOUTS(FEWBIT_X)
@@ -106,7 +109,7 @@ inline constexpr LayoutInfo layout_infos[] = {
 struct TypeLayout {
   int layout = -1;    // -1: no kernel
   f32 factor = 1;     // on d and dmin, a power of two
-  u64 table[2] = {};  // t3: table[0]; n4: both
+  u64 table[2] = {};  // t3, d2: table[0]; n4: both
   bool bf16 = false;  // g32 scales are bf16
   int zero = 0;       // b2, t5: level = c - zero
 };
@@ -144,10 +147,12 @@ FEWBIT_FN u32 unit_code(Code code, const u8* unit, int i, int k) {
       return unit[lane * 8 + f * 4 + b] >> (4 * h + j) & 1;
     case Code::b2:
       return unit[lane * 16 + x * 4 + b] >> (2 * j) & 3;
-    case Code::t3: {
+    case Code::t3:
+    case Code::d2: {
       const int n = 4 * h + b;
       const u32 lo = unit[lane * 16 + j * 4 + n / 2] >> (4 * (n % 2) + 2 * f) & 3;
-      const u32 hi = unit[512 + lane * 8 + j / 2 * 4 + n / 2] >> (4 * (n % 2) + j % 2 * 2 + f) & 1;
+      const u32 hi = code == Code::t3 ? unit[512 + lane * 8 + j / 2 * 4 + n / 2] >> (4 * (n % 2) + j % 2 * 2 + f) & 1
+                                      : unit[512 + 4 * g + t / 2 * 2 + h] >> (2 * j + f) & 1;
       return lo | hi << 2;
     }
     case Code::n4: {

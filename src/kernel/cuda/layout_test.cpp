@@ -96,7 +96,8 @@ TEST(CudaLayout, DenseFormatsComeBackBitForBit) {
 #undef FEWBIT_X
 }
 
-// Each bit of a unit's codes belongs to exactly one (row, input), so that no byte is unused and none is shared.
+// Each bit of a unit's codes belongs to exactly one (row, input), or to as many as its layout says: no byte is unused, none shared by
+// chance.
 TEST(CudaLayout, CodesAreABijection) {
   for (const LayoutInfo& info : layout_infos) {
     if (info.code == Code::t5) continue;  // several codes share bits
@@ -109,7 +110,8 @@ TEST(CudaLayout, CodesAreABijection) {
       if (bit % 7 == 0 || bit < 64) {  // a sample: the whole is slow
         for (int i = 0; i < 16; i++)
           for (int k = 0; k < unit_k; k++) seen += unit_code(info.code, unit.data(), i, k) != 0;
-        EXPECT_EQ(seen, 1) << info.name << " bit " << bit;
+        const bool shared = info.code == Code::d2 && bit >= 8 * 512;  // by 8 neighbours
+        EXPECT_EQ(seen, shared ? 8 : 1) << info.name << " bit " << bit;
         owners++;
       }
       unit[bit / 8] = 0;

@@ -18,6 +18,8 @@ EntryKernels entry_kernels(int layout, int units, int k, int split) {
       return entry_kernels_of<Code::t3, Scale::k16>(units, k, split);
     case layout_t3_k32:
       return entry_kernels_of<Code::t3, Scale::k32>(units, k, split);
+    case layout_d2_k16:
+      return entry_kernels_of<Code::d2, Scale::k16>(units, k, split);
     case layout_n4_g32:
       return entry_kernels_of<Code::n4, Scale::g32>(units, k, split);
     case layout_n4_k32:

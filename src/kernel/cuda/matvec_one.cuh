@@ -45,11 +45,6 @@ __device__ __forceinline__ void put_shared(u32 at, u32 x, u32 y) {
   asm volatile("st.shared.v2.b32 [%0], {%1,%2};" ::"r"(at), "r"(x), "r"(y) : "memory");
 }
 __device__ __forceinline__ uint4 load_l2(const u8* p) { return __ldcg(reinterpret_cast<const uint4*>(p)); }
-__device__ __forceinline__ u16 shared_u16(u32 at) {
-  u16 v;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at));
-  return v;
-}
 
 // What the float steps of k-step j need of the activations, as f32 bits: list 0 the scale a, divided by how much larger the operands are;
 // then, as the layout wants it, what comes off the sums of rows g (their bias, and the zero point's), the same of rows g + 8, the sum of q.

@@ -12,6 +12,8 @@ MvOne mv_one_k(int layout, int units, int warps) {
       return mv_one_entry<Code::t3, Scale::k16>(units, warps);
     case layout_t3_k32:
       return mv_one_entry<Code::t3, Scale::k32>(units, warps);
+    case layout_d2_k16:
+      return mv_one_entry<Code::d2, Scale::k16>(units, warps);
     case layout_n4_k32:
       return mv_one_entry<Code::n4, Scale::k32>(units, warps);
     default:

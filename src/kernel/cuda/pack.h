@@ -13,7 +13,7 @@ namespace fewbit::kernel::cuda {
   X(Q1_0, q1, g128)                                                                                                 \
   X(PQ2_0, b2, g128) X(Q2_0_LEGACY128, b2, g128) X(PTQ1_0, b2, g128) X(TQ1_0, b2, g128) X(TQ2_0, b2, g128)          \
   X(I2_S, b2, g128) X(Q2_0, b2, g64) X(Q2_K, b2, k16m) X(IQ1_S, b2, k32d)                                           \
-  X(IQ1_M, t3, k16) X(IQ2_XS, t3, k16) X(IQ2_S, t3, k16) X(Q3_K, t3, k16) X(IQ2_XXS, t3, k32)                       \
+  X(IQ1_M, d2, k16) X(IQ2_XS, t3, k16) X(IQ2_S, t3, k16) X(Q3_K, t3, k16) X(IQ2_XXS, t3, k32)                       \
   X(Q4_0, n4, g32) X(IQ4_NL, n4, g32) X(MXFP4, n4, g32) X(IQ3_XXS, n4, k32) X(IQ3_S, n4, k32) X(IQ4_XS, n4, k32)    \
   X(Q4_K, n4, k32m) X(Q8_0, b8, g32) X(Q5_0, b8, g32) X(Q4_1, b8, g32m) X(Q5_1, b8, g32m) X(Q6_K, b8, k16)          \
   X(Q5_K, b8, k32m)
@@ -78,7 +78,7 @@ FEWBIT_FN u32 codes_of_levels(u32 l) {
     return plus(l, 12) >> 3 & 3 * ones;  // 8 t +- 1: t + 1
   } else if constexpr (std::is_same_v<F, IQ1_M>) {
     const u32 v = plus(l, 9);  // of +-9, +-7, +-1: 0, 2, 8, 10, 16, 18
-    return (v >> 2 & 6 * ones) | (v >> 1 & ones);
+    return (v >> 3 & 3 * ones) | (v << 1 & 4 * ones);
   } else if constexpr (one_of<F, IQ2_XXS, IQ2_XS, IQ2_S>) {
     return (size >> 4 & 3 * ones) | minus << 2;  // 8, 25, 43
   } else if constexpr (std::is_same_v<F, IQ3_XXS>) {
@@ -214,6 +214,8 @@ FEWBIT_FN void pack_lane(const Rows& rows, int cols, int u, int lane, const type
         else if constexpr (code == Code::t3)
           w[j] |= nibbles(c[f] & 0x03030303u) << (16 * h + 2 * f), hi[j / 2] |= nibbles(c[f] >> 2 & 0x01010101u)
                                                                                 << (16 * h + j % 2 * 2 + f);
+        else if constexpr (code == Code::d2)
+          w[j] |= nibbles(c[f] & 0x03030303u) << (16 * h + 2 * f), hi[0] |= (c[f] >> 2 & 1) << (8 * h + 2 * j + f);
         else if constexpr (code == Code::t5)
           w[f == 0 || j == 3 ? h : 2 + h] += c[f] * base3_worth(f, j);
         else if constexpr (code == Code::n4)
@@ -234,6 +236,9 @@ FEWBIT_FN void pack_lane(const Rows& rows, int cols, int u, int lane, const type
     store_u32(unit + 256 + lane * 4, w[2] << 3 | (w[3] & 0x07070707u));
     const u32 upper = w[3] >> 3 & 0x03030303u;
     unit[384 + lane] = u8(upper << 6 | upper >> 4 | upper >> 14 | upper >> 24);
+  } else if constexpr (code == Code::d2) {
+    for (int j = 0; j < 4; j++) store_u32(unit + lane * 16 + 4 * j, w[j]);
+    if (t % 2 == 0) store_u16(unit + 512 + 4 * g + t, hi[0]);
   } else {
     for (int i = 0; i < code_bytes(code) / 128; i++) store_u32(unit + i / 4 * 512 + lane * 16 + i % 4 * 4, w[i]);
   }

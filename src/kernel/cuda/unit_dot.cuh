@@ -50,6 +50,11 @@ __device__ __forceinline__ u32 shared_u8(u32 at) {
   asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(at));
   return v;
 }
+__device__ __forceinline__ u16 shared_u16(u32 at) {
+  u16 v;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at));
+  return v;
+}
 __device__ __forceinline__ uint2 shared_u64(u32 at) {
   uint2 v;
   asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
@@ -124,6 +129,25 @@ struct Codes<Code::t3> {
       const int p = j % 2 * 2 + f;
       const u32 h = p < 3 ? hi[j / 2] << (2 - p) : hi[j / 2] >> 1;
       const u32 s = (w[j] >> (2 * f) & 0x33333333u) | (h & 0x44444444u);
+      r[2 * f] = permute(t.w[0], t.w[1], s), r[2 * f + 1] = permute(t.w[0], t.w[1], s >> 16);
+    }
+  }
+};
+template <>
+struct Codes<Code::d2> {
+  static constexpr bool is_signed = true;
+  u32 w[4], third;  // third bits of row g in the lower half, of row g + 8 in the upper
+  __device__ __forceinline__ Codes(u32 unit, int lane) {
+    const uint4 v = shared_u128(unit + lane * 16);
+    w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
+    third = permute(shared_u16(unit + 512 + lane / 2 * 2), 0, 0x4140);
+  }
+  __device__ __forceinline__ void a(int j, u32 (&r)[4], const Tables& t) const {
+#pragma unroll
+    for (int f = 0; f < 2; f++) {
+      const int i = 2 * j + f, p = i % 3;  // a product puts a bit at four places, from 2 on
+      const u32 bits = third >> (i - p) & (0x00010001u << p);
+      const u32 s = (w[j] >> (2 * f) & 0x33333333u) + bits * (0x4444u >> p);
       r[2 * f] = permute(t.w[0], t.w[1], s), r[2 * f + 1] = permute(t.w[0], t.w[1], s >> 16);
     }
   }
