@@ -48,7 +48,13 @@ enum class Code : u8 { q1, b2, t3, n4, b8, t5, d2 };
 enum class Scale : u8 { g128, g64, g32, g32m, k16, k16m, k32, k32d, k32m };
 
 FEWBIT_FN constexpr int code_bytes(Code c) {
-  return c == Code::q1 ? 256 : c == Code::b2 ? 512 : c == Code::t5 ? 416 : c == Code::t3 ? 768 : c == Code::d2 ? 544 : c == Code::n4 ? 1024 : 2048;
+  return c == Code::q1   ? 256
+         : c == Code::b2 ? 512
+         : c == Code::t5 ? 416
+         : c == Code::t3 ? 768
+         : c == Code::d2 ? 544
+         : c == Code::n4 ? 1024
+                         : 2048;
 }
 FEWBIT_FN constexpr int scale_bytes(Scale s) {
   return s == Scale::g128                      ? 32

@@ -98,7 +98,7 @@ bool launch_one(Ctx& ctx, const MvArgs& a, int layout, ActLayout act, u64 bytes,
   return true;
 }
 
-// Several columns of activations q8_128.
+// Several columns of activations q8_128 or q8_256.
 bool launch_few(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const std::string& shape) {
   struct Few {
     MvEntry entry;
@@ -112,7 +112,7 @@ bool launch_few(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const st
   const int tiles = fours ? 4 : a.tiles >= 2 * sms ? 2 : 1;
   Few& f = table[layout][nc - 1][tiles / 2][warps / 8];
   if (!f.entry.kernel) {
-    f.entry = mv_few(layout, nc, tiles);
+    f.entry = has_subs(layout_infos[layout].scale) ? mv_few_k(layout, nc, tiles) : mv_few(layout, nc, tiles);
     if (!f.entry.kernel) return false;
     allow_smem(f.entry.kernel, f.entry.smem[1]);
     FEWBIT_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&f.resident, f.entry.kernel, 32 * warps, f.entry.smem[warps / 8]));
@@ -138,7 +138,7 @@ bool launch_few(Ctx& ctx, MvArgs& a, int layout, int groups, u64 bytes, const st
 
 void launch_mv(Ctx& ctx, MvArgs& a, int layout, ActLayout act, int groups, u64 bytes, const std::string& shape) {
   if (launch_one(ctx, a, layout, act, bytes, shape)) return;
-  if (act == ActLayout::q8_128 && a.cols > 1 && launch_few(ctx, a, layout, groups, bytes, shape)) return;
+  if ((act == ActLayout::q8_128 || act == ActLayout::q8_256) && a.cols > 1 && launch_few(ctx, a, layout, groups, bytes, shape)) return;
   const int nc = a.groups || (!a.ids && a.cols > 4) ? 2 : 1;
   // Two tiles at a time save loads of activations; where there are enough of them to go round.
   const int wanted = a.tiles >= 2 * device_of(ctx).sms() ? 2 : 1;

@@ -1,7 +1,10 @@
-// y = W a for 2 to 8 columns (and more, by eights), weights with a scale per 64 or 128 inputs, activations q8_128.
+// y = W a for 2 to 8 columns (and more, by eights), weights with a scale per 64 or 128 inputs or with sub-scales, activations q8_128 or
+// q8_256.
 //
 // Idea     such activations are integers s q (s = 1..16 per 32 inputs) times one power of two u per 128, so a unit's sum is an exact
-//          integer: the k-steps' sums are put together in integers (one multiply-add each) and become floats once per scale.
+//          integer: the k-steps' sums are put together in integers and become floats once per scale.
+// Minima   are multiplied by the sums of s q, also by the tensor cores: as f16, a sum in two parts, which is exact in f32 (k16m, and what
+//          comes off 8 c of k32d).
 // Work     items of T row tiles, slabs and rings as in matvec.cuh; the more tiles, the fewer loads of activations per tile.  One buffer of
 //          sums: the parts of an item are added up after the first stage of the next.
 // Order    t = u * sum exactly, then acc = fma(t, d, acc): the bits of unit_dot(), of one column and of the wide kernel.
@@ -75,8 +78,135 @@ __device__ __forceinline__ void whole_dot(u32 unit, int lane, const uint4 (&b)[2
       }
 }
 
+// ---- sub-scales ------------------------------------------------------------------------------------------------------------------------
+
+FEWBIT_FN constexpr bool has_subs(Scale s) { return s != Scale::g128 && s != Scale::g64; }
+FEWBIT_FN constexpr bool sums_matter(Scale s) { return s == Scale::k16m || s == Scale::k32d; }
+
+// B registers of sums of s q for the minima: lane 4 n + t has those of k-step t of the column at n.  A sum's parts are its lowest five bits
+// and the rest.  k32d: [0] the k-step's (parts 0, 1);  k16m: its halves' (part 0), (part 1).
+template <Scale S>
+__device__ __forceinline__ void sum_parts(const u8* block, int column, int t, u32 (&out)[2]) {
+  const int s = *reinterpret_cast<const int*>(block + act_whole_of(column) + 4 * t) >> (6 - 2 * t);
+  const int pair = *reinterpret_cast<const int*>(block + act_sum_of(column, t));
+  auto halves = [](int a, int b) {
+    const __half2 h = __floats2half2_rn(f32(a), f32(b));
+    return *reinterpret_cast<const u32*>(&h);
+  };
+  if constexpr (S == Scale::k32d) {
+    const int v = s * __dp2a_lo(pair, 0x0101, 0);
+    out[0] = halves(v & 31, v & ~31), out[1] = 0;
+  } else {
+    const int v = s * __dp2a_lo(pair, 0x0001, 0), w = s * __dp2a_lo(pair, 0x0100, 0);
+    out[0] = halves(v & 31, w & 31), out[1] = halves(v & ~31, w & ~31);
+  }
+}
+// Their factors for a row, twice as f16 or those of two halves.  scales: of the unit; row: 2 g + h.
+template <Scale S>
+__device__ __forceinline__ __half2 sum_factors(u32 scales, int row, int t) {
+  u32 bits;
+  __half2 by = __float2half2_rn(1);
+  if constexpr (S == Scale::k32d) {  // -(8 - sign) sub
+    const u32 byte = shared_u8(scales + u32(4 * row + t));
+    bits = (byte & 127) * 0x00010001u + 0x64006400u;
+    by = __float2half2_rn(byte & 128 ? -9.0f : -7.0f);
+  } else {
+    bits = permute(u32(shared_u16(scales + u32(8 * row + 2 * t))) >> 4 & 0x0f0fu, 0x64006400u, 0x5150);
+  }
+  return __hmul2(__hadd2(*reinterpret_cast<const __half2*>(&bits), __float2half2_rn(-1024)), by);
+}
+template <Scale S>
+__device__ __forceinline__ void mma_sums(f32 (&d)[4], __half2 g, __half2 g8, const u32 (&b)[2]) {
+  const u32 a0 = *reinterpret_cast<const u32*>(&g), a1 = *reinterpret_cast<const u32*>(&g8);
+  if constexpr (S == Scale::k32d)
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a0), "r"(a1), "r"(b[0]), "f"(0.0f));
+  else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%4,%5}, {%6,%7}, {%8,%8,%8,%8};"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a0), "r"(a1), "r"(b[0]), "r"(b[1]), "f"(0.0f));
+}
+
+// unit_dot() with integer sums.  parts: sum_parts().
+template <Code C, Scale S, int NC>
+__device__ __forceinline__ void whole_sub_dot(u32 unit, int lane, const uint4 (&b)[2], const WholeScales (&s)[NC], const u32 (&parts)[2],
+                                              const Tables& table, f32 (&acc)[NC][2]) {
+  constexpr bool halves = S == Scale::k16 || S == Scale::k16m, in_place = C == Code::b2, is_signed = Codes<C>::is_signed;
+  const Codes<C> codes(unit, lane);
+  const u32 scales = unit + code_bytes(C);
+  const int g = lane / 4;
+  u32 sub[2][2] = {}, d[2], dmin[2] = {};
+  if constexpr (halves) {
+    const uint4 v = shared_u128(scales + 16 * g);
+    sub[0][0] = v.x, sub[0][1] = v.y, sub[1][0] = v.z, sub[1][1] = v.w;
+  } else {
+    const uint2 v = shared_u64(scales + 8 * g);
+    sub[0][0] = v.x, sub[1][0] = v.y;
+  }
+  if constexpr (has_min(S)) {
+    const uint2 v = shared_u64(scales + 128 + 8 * g);
+    d[0] = v.x, d[1] = v.y, dmin[0] = v.x >> 16, dmin[1] = v.y >> 16;
+  } else {
+    const u32 v = shared_u32(scales + (halves ? 128 : 64) + 4 * g);
+    d[0] = v, d[1] = v >> 16;
+  }
+  constexpr u32 mask = S == Scale::k16m ? 0x0f0f0f0fu : S == Scale::k32d ? 0x7f7f7f7fu : ~0u;
+#pragma unroll
+  for (int h = 0; h < 2; h++) sub[h][0] &= mask, sub[h][1] &= mask;
+  auto sub_of = [&](int h, int i) {  // byte i of row h, with its sign where it has one
+    const u32 byte = u32(i % 4), above = mask == ~0u ? (byte + 8) * 0x1110 : 0x4440;
+    return int(permute(sub[h][i / 4], 0, byte + above));
+  };
+  constexpr int zero[4] = {};
+  int total[NC][2] = {};
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    const u32 lo = j % 2 ? b[j / 2].z : b[j / 2].x, hi = j % 2 ? b[j / 2].w : b[j / 2].y;
+    u32 a[4];
+    codes.a(j, a, table);
+    int v[4], w[4];
+    if constexpr (halves)
+      mma16<is_signed>(v, a[0], a[1], lo, zero), mma16<is_signed>(w, a[2], a[3], hi, zero);
+    else
+      mma32<is_signed>(v, a, lo, hi, zero);
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+      for (int n = 0; n < NC; n++) {
+        const int x = v[2 * h + n], y = halves ? w[2 * h + n] : 0;
+        int sum;
+        if constexpr (C == Code::d2) {  // levels of at most 9: sums of 16 inputs need no more than 16 bits
+          const int both = int(permute(u32(x), u32(y), 0x5410)), subs = int(sub[h][j / 2]);
+          sum = j % 2 ? __dp2a_hi(both, subs, 0) : __dp2a_lo(both, subs, 0);
+        } else if constexpr (halves) {
+          sum = x * sub_of(h, 2 * j) + y * sub_of(h, 2 * j + 1);
+        } else {
+          sum = x * sub_of(h, j);
+        }
+        // Operands in place are 4^j too large, multipliers 4^(3 - j).
+        total[n][h] += sum * (in_place ? s[n].m[j] : s[n].m[j] >> (6 - 2 * j));
+      }
+  }
+  f32 off[4] = {};
+  if constexpr (sums_matter(S))
+    mma_sums<S>(off, sum_factors<S>(scales, 2 * g, lane % 4), sum_factors<S>(scales, 2 * g + 1, lane % 4), parts);
+#pragma unroll
+  for (int n = 0; n < NC; n++)
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      f32 t = f32(total[n][h]);
+      if constexpr (S == Scale::k32d)
+        t = __fmaf_rn(t, 1 / 8.0f, off[2 * h + n]);
+      else if constexpr (in_place)
+        t *= 1 / 64.0f;
+      acc[n][h] = __fmaf_rn(t * s[n].u, half_of(d[h], 0), acc[n][h]);
+      if constexpr (has_min(S)) acc[n][h] = __fmaf_rn(off[2 * h + n] * s[n].u, -half_of(dmin[h], 0), acc[n][h]);
+    }
+}
+
 template <Code C, Scale S, int NC, int T>
-__global__ void __maxnreg__(96) matvec_few_kernel(const __grid_constant__ MvArgs a) {
+__global__ void __maxnreg__(has_subs(S) && T < 4 ? 128 : 96) matvec_few_kernel(const __grid_constant__ MvArgs a) {
   using Shape = FewShape<C, S, T>;
   constexpr int depth = Shape::depth, unit_bytes = Shape::unit, stage = Shape::stage, stage_units = Shape::stage_units;
   extern __shared__ __align__(128) u8 shared[];
@@ -131,10 +261,11 @@ __global__ void __maxnreg__(96) matvec_few_kernel(const __grid_constant__ MvArgs
   prefetch_rows(a.rows, a.n_rows, n_cols);
   early_wait();
 
-  // The slab's activations into L1: a unit's are lines 0 .. 7 (q) and two more of its block.
+  // The slab's activations into L1: a unit's are lines 0 .. 7 (q) and two more of its block, or all.
+  constexpr int lines = sums_matter(S) ? 12 : 10, at_once = 32 / lines;
   const u64 block0 = act_block_at(a.units, first, u0);
-  const int line = lane % 10 < 8 ? 128 * (lane % 10) : act_whole_at + 128 * (lane % 10 - 8);
-  for (int u = lane / 10; u < nu && lane < 30; u += 3) touch(a.p[0].act + block0 + u32(u * act_block + line));
+  const int line = lines == 12 || lane % lines < 8 ? 128 * (lane % lines) : act_whole_at + 128 * (lane % lines - 8);
+  for (int u = lane / lines; u < nu && lane < at_once * lines; u += at_once) touch(a.p[0].act + block0 + u32(u * act_block + line));
   const bool far = a.units > 56;  // more than L1 holds beside the rings
 
   // A warp adds up one set of 32 outputs - a column half and a row half - of every (warps / sets)-th tile of an item.
@@ -173,7 +304,8 @@ __global__ void __maxnreg__(96) matvec_few_kernel(const __grid_constant__ MvArgs
     }
   };
 
-  const u32 mine = u32(4 * act_n_of_column(min(act_column_of_n(NC == 1 ? lane / 8 * 2 : lane / 4), n_cols - 1)) + t) * 16;
+  const int column = min(act_column_of_n(NC == 1 ? lane / 8 * 2 : lane / 4), n_cols - 1);
+  const u32 mine = u32(4 * act_n_of_column(column) + t) * 16;
   u32 bs0[NC];
 #pragma unroll
   for (int n = 0; n < NC; n++) bs0[n] = u32(act_whole_of(min(t + 4 * n, n_cols - 1)));
@@ -202,10 +334,18 @@ __global__ void __maxnreg__(96) matvec_few_kernel(const __grid_constant__ MvArgs
 #pragma unroll
           for (int n = 0; n < NC; n++) s[n].load(block + bs0[n]);
           const uint4 b[2] = {*reinterpret_cast<const uint4*>(block + mine), *reinterpret_cast<const uint4*>(block + mine + 512)};
+          [[maybe_unused]] u32 parts[2] = {};
+          if constexpr (sums_matter(S)) sum_parts<S>(block, column, t, parts);
           block += act_block;
-          if (far && lane < 10 && u + 1 < left) touch(block + line);
+          if (far && lane < lines && u + 1 < left) touch(block + line);
 #pragma unroll
-          for (int i = 0; i < tiles(); i++) whole_dot<C, S, NC>(unit + u32(i * n_units) * unit_bytes, lane, b, s, acc[i]);
+          for (int i = 0; i < tiles(); i++) {
+            const u32 at = unit + u32(i * n_units) * unit_bytes;
+            if constexpr (has_subs(S))
+              whole_sub_dot<C, S, NC>(at, lane, b, s, parts, p.table, acc[i]);
+            else
+              whole_dot<C, S, NC>(at, lane, b, s, acc[i]);
+          }
           unit += unit_bytes;
         }
       };
@@ -251,6 +391,7 @@ inline MvEntry mv_few_of(int nc, int tiles) {
 // The kernel for up to 4 * nc columns, items of up to `tiles` = 1, 2 or 4 tiles; no kernel: the layout has none.
 MvEntry mv_few(int layout, int nc, int tiles);
 MvEntry mv_few_t5(int layout, int nc, int tiles);  // its part for t5
+MvEntry mv_few_k(int layout, int nc, int tiles);   // sub-scales
 
 }  // namespace fewbit::kernel::cuda
 
@@ -259,6 +400,10 @@ MvEntry mv_few_t5(int layout, int nc, int tiles);  // its part for t5
 // sums are 4 to 6 %; the rest is fewer instructions around them (half of all were): uniform registers (warp_index(), elect_one()), outputs
 // added up without branches, 96 registers (20 warps on a multiprocessor).
 // PTQ1_0 in base 3 (t5), 8 columns: 22.6 / 12.0 / 14.8 / 6.0 / 128; 4: 18.8 / 10.4 / 12.9 / 5.2 / 107.
+// Sub-scales, 8 columns (in brackets: matvec.cuh): IQ1_S 23.5 / 12.1 / 16.2 / 6.3 / 135 (30.4 / 14.9 / 22.1 / 9.1 / 204), IQ1_M 28.4 /
+// 13.0 / 19.8 / 7.8 / 161 (35.0 / 17.9 / 24.9 / 10.3 / 232), IQ2_XXS 26.8 / 13.6 / 19.4 / 7.6 / 157 (28.8 / 14.9 / 20.3 / 8.3 / 185),
+// IQ2_XS 31.0 / 15.0 / 23.0 / 8.9 / 178 (35.2 / 17.8 / 25.9 / 10.3 / 235), IQ3_XXS 39.3 / 18.2 / 27.5 / 10.5 / 223 (38.4 / 19.3 / 28.2
+// / 10.9 / 256), Q2_K 29.8 / 13.3 / 20.8 / 8.0 / 169 (38.7 / 19.6 / 27.6 / 11.2 / 257).
 // tried: 128 registers | 21.7 / 9.8 / 11.6 / 5.1 / 102;  80 registers | 20.7 / 11.2 / 14.8 / 7.0 / 108
 // tried: two tiles at a time in the largest matrices | 19.6, 103;  one everywhere | 22.3 / 11.2 / 16.3 / 5.8 / 119
 // tried: all items of two tiles where a few multiprocessors then get four | 5120x17408 12.0, 5120x6144 5.3
@@ -269,3 +414,5 @@ MvEntry mv_few_t5(int layout, int nc, int tiles);  // its part for t5
 // tried: blocks of two tiles at even distances along short rows too | 5120x6144 5.22;  along long rows not | 5120x17408 11.5
 // tried: items of three tiles where a multiprocessor gets two or three | 5120x17408 15.1, 5120x6144 6.6
 // tried: single tiles for two blocks on every multiprocessor, of two tiles where they do not go round | 11.6, 5.8
+// tried: sub-scales by unit_dot()'s float steps | the head of IQ1_S 184 us against 135, IQ2_XS 221 against 178, Q2_K 240 against 169
+// tried: sub-scales, 128 registers for items of four tiles | IQ1_S 34816x5120 27.3 against 23.5;  96 for two | 16384x5120 13.3 for 12.1

@@ -115,7 +115,7 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
   if (k % 32 == 0) {
     *reinterpret_cast<f32*>(block + act_d_of(c % 8, j)) = d;
     *reinterpret_cast<u32*>(block + act_sum_of(c % 8, j)) = u32(sum & 0xffff) | u32(other) << 16;
-    if (layout == ActLayout::q8_128) {
+    if (by_128) {
       i32* at = reinterpret_cast<i32*>(block + act_whole_of(c % 8));
       at[j] = multiple << (2 * (3 - j));
       if (j % 2 == 0) at[4 + j / 2] = -64 * whole;
