@@ -148,6 +148,9 @@ __device__ __forceinline__ void float_steps(const int (&d)[4][2], const u32* sub
       v = __fmaf_rn(unbias(sum + int(second[j])), scale, v);
     } else if constexpr (S == Scale::g128) {
       v = __fmaf_rn(__int_as_float(d[j][0]) - __uint_as_float(second[j]), scale, v);
+    } else if constexpr (C == Code::d2) {  // levels of at most 9: sums of 16 inputs need no more than 16 bits
+      const int both = int(permute(u32(d[j][0]), u32(d[j][1]), 0x5410)), subs = int(sub[j / 2]);
+      v = __fmaf_rn(unbias(j % 2 ? __dp2a_hi(both, subs, float_bias_bits) : __dp2a_lo(both, subs, float_bias_bits)), scale, v);
     } else if constexpr (S == Scale::k16) {
       const u32 w = sub[j / 2] ^ 0x80808080u;
       const int i = j % 2 * 2;
@@ -388,6 +391,10 @@ MvOne mv_one_t5(int layout, int units, int warps);  // mv_one()'s part for t5
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), us of 34816x5120 / 16384x5120 / 5120x17408 / 5120x6144 / 248320x5120:
 // PQ2_0 13.9 / 8.5 / 9.1 / 4.1 / 86 (matvec.cuh: 19.7 / 9.3 / 11.3 / 5.1 / 95), Q1_0 12.3 / 7.0 / 8.6 / 4.0 / 61 (15.8 / 8.1 / 10.4 /
 // 4.5 / 90).  A token's 257 products: 2.26 and 2.11 ms.
+// Sub-scales (in brackets: matvec.cuh): IQ1_S 15.4 / 8.9 / 10.6 / 4.8 / 97 (23.0 / 12.2 / 16.9 / 7.1 / 153), IQ2_XXS 21.6 / 12.0 / 15.5 /
+// 7.1 / 137 (24.6 / 12.9 / 17.6 / 7.5 / 158), IQ2_XS 23.7 / 13.0 / 17.0 / 8.0 / 150 (28.3 / 14.5 / 20.9 / 8.7 / 188), IQ3_XXS 32.0 / 17.7 /
+// 23.0 / 9.5 / 196 (34.9 / 17.6 / 26.5 / 10.3 / 234), Q2_K 17.4 / 10.2 / 12.8 / 5.7 / 110 (29.0 / 14.9 / 21.9 / 9.2 / 194), IQ1_M with
+// float steps for both halves 22.0 / 11.2 / 16.1 / 7.6 / 134 (in 3.6 bits: 28 / 14.5 / 21 / 8.7 / 184).
 // tried: half of every SM left free for the next launch | 4.8 ms against 3.1 (before this form) | bound by instructions, not by memory
 // tried: the next items' weights by bulk prefetch into L2 | 34816x5120 22 us against 20, the head 144 against 95
 // tried: 80 or 96 registers for more warps (PQ2_0) | 34816x5120 17.7 us against 15.2, the head 110 against 88 | spills
@@ -408,6 +415,9 @@ MvOne mv_one_t5(int layout, int units, int warps);  // mv_one()'s part for t5
 // tried: t5, all digits told apart | 1.09 / 1.04 / 1.06 / 1.06 / 1.15 times the time of an early form with mixed ones
 // tried: t5 with 96 registers, five blocks instead of four | 34816x5120 17.2 us against 15.5, the head the same
 // tried: t5, the second digit from what a mask leaves of the first one's word | 1.01 to 1.02 times the time | as many instructions
+// tried: sub-scales, stages of four units | the head of IQ2_XS 145 us against 149, of IQ3_XXS 203 against 198 | three blocks for four
+// tried: sub-scales, two stages and 96 registers | heads 1 to 3 % faster, 34816x5120 2 to 9 % slower
+// tried: sub-scales, four stages of two units | heads up to 5 % slower
 //
 // What bounds it: without arithmetic the head takes 83 and 46 us, without weights 56 and 55.  A multiprocessor's quarter issues an
 // mma.m16n8k32 in 6.1 cycles, a logic operation in 2.0, and the two do not overlap (one and four: 13.2); a unit's 4 and 18 are 60 of its
