@@ -28,6 +28,7 @@ enum class ActLayout : u8 {
   q8_256,     // for weights in blocks of 256, whose integers are larger: so is e, as sums of 128 have to stay exact (cuda/act_layout.h)
   q8_per128,  // as q8_32, per 128
   token8,     // BitNet's own: one scale per column (models.md 11.3)
+  f16,        // f16 times one power of two per column (cuda/half_layout.h)
 };
 
 struct Act {
@@ -161,8 +162,8 @@ struct Kernels {
   // The kernel that would run this tensor at one column, with its layout ("gemv.PQ2_0/avx512_vnni.bits2.r16"), or the one reason for
   // refusal; looks at type and shape only, never at data.  For `inspect`.
   Result<std::string> (*describe)(const HostTensor&, const PlaceOptions&) = nullptr;
-  // The activation layout that weights of this type take.
-  ActLayout (*act_layout)(Type);
+  // The activation layout that this weight takes; looks at type and shape only, like describe().
+  ActLayout (*act_layout)(const HostTensor&);
   u64 (*act_bytes)(ActLayout, int n, int cols);
   // Largest scratch any operation takes for these limits; Ctx::scratch must hold it.  experts_used: of a column, 0: none.  max_n: of the
   // vectors between operations (not the logits).

@@ -343,11 +343,14 @@ void step_cases(const CaseRequest& q, std::vector<Case>& cases) {
   }
   for (int n : {1, 37, 576, 5120})
     for (bool weighted : {false, true}) add(norm_case(name, n, n == 576 ? 1 : 4, weighted));
-  for (ActLayout layout : {ActLayout::f32, q.table->act_layout(Type::Q8_0)}) {
+  HostTensor q8_0;
+  q8_0.type = Type::Q8_0;
+  const ActLayout quantised = q.table->act_layout(q8_0);
+  for (ActLayout layout : {ActLayout::f32, quantised}) {
     add(act_case(name, layout, 96, 3, 0, 0, 0));
     add(act_case(name, layout, 384, 2, 128, 0, 0));
     add(act_case(name, layout, 384, 5, 64, 2, 3));
-    if (q.table->act_layout(Type::Q8_0) == ActLayout::f32) break;
+    if (quantised == ActLayout::f32) break;
   }
   for (Glu kind : {Glu::silu, Glu::relu2})
     for (i64 count : {1, 37, 4096}) add(act_mul_case(name, count, kind));

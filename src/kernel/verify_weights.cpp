@@ -100,6 +100,13 @@ struct Shape {
   bool extreme = false, scaled = false, add = false;
 };
 
+// Type and shape of the weight alone decide.
+ActLayout layout_of(const CaseRequest& request, Type type, const Shape& s, i64 experts = 1) {
+  HostTensor h;
+  h.type = type, h.cols = s.n, h.rows = s.rows, h.experts = experts;
+  return request.table->act_layout(h);
+}
+
 std::string text(const Shape& s, const char* more = "") {
   return std::to_string(s.rows) + "x" + std::to_string(s.n) + (s.extreme ? " extreme" : "") + (s.scaled ? " scale bias" : "") +
          (s.add ? " add" : "") + more;
@@ -156,7 +163,7 @@ Case matmul_case(const CaseRequest& request, Type type, const Shape& s) {
   c.type = type_name(type);
   c.shape = text(s);
   c.columns = s.cols;
-  const ActLayout layout = request.table->act_layout(type);
+  const ActLayout layout = layout_of(request, type, s);
   auto make = [type, s] { return Tensor(type, s.n, s.rows, 1, u64(s.n * 131 + s.rows), s.extreme); };
   if (!s.extreme && !request.quick) c.faults = faults_of(type, make());
   // At start-up both sides share what one of them made; `verify` has too many cases to keep their tensors.
@@ -182,7 +189,7 @@ Case matmul_case(const CaseRequest& request, Type type, const Shape& s) {
     if (!w.ok()) return r.missing = w.error().what, r;
     Weight& weight = (*w)[0];
     if (weight.scale == scale.data()) weight.scale = side.upload(scale);  // tables of a device bring them up themselves
-    if (weight.bias == bias.data()) weight.bias = side.upload(bias);
+    if (s.scaled && weight.bias == bias.data()) weight.bias = side.upload(bias);
     r.kernel = weight.kernel;
     std::vector<f32> x = made->x;
     spoil_inputs(fault, x, s.n, s.cols);
@@ -206,7 +213,7 @@ Case glu_case(const CaseRequest& request, Type gate, Type up, const Shape& s, Gl
   c.type = gate == up ? type_name(gate) : std::string(type_name(gate)) + "+" + type_name(up);
   c.shape = text(s, kind == Glu::silu ? "" : " relu2");
   c.columns = s.cols;
-  const ActLayout layout = request.table->act_layout(gate);
+  const ActLayout layout = layout_of(request, gate, s);
   c.faults = {Fault::wrong_sign, Fault::stale_column, Fault::skipped_tail};
   if (kind == Glu::relu2) c.faults.erase(c.faults.begin());  // half of the rows are zero
   keep_possible(c.faults, Tensor(up, s.n, s.rows, 1, 4, false));
@@ -247,7 +254,7 @@ Case moe_case(const CaseRequest& request, Type type, const Shape& s, int k, bool
   c.type = type_name(type);
   c.shape = text(s, " 5 experts");
   c.columns = s.cols;
-  const ActLayout layout = request.table->act_layout(type);
+  const ActLayout layout = layout_of(request, type, s, experts);
   c.faults = {Fault::wrong_sign, Fault::stale_column, Fault::skipped_tail};
   keep_possible(c.faults, Tensor(type, s.n, s.rows, experts, 16, false));
   c.run = [=](Side& side, Fault fault) {
@@ -339,6 +346,13 @@ void weight_cases(const CaseRequest& q, std::vector<Case>& cases) {
       cases.push_back(glu_case(q, t, t, {35, odd, cols}, cols == 6 ? Glu::relu2 : Glu::silu));
       cases.push_back(moe_case(q, t, {21, odd, cols, false, cols == 6}, 2, false));
       cases.push_back(moe_case(q, t, {21, odd, cols, false, cols == 6}, 2, true));
+    }
+    // Large enough for kernels that only large matrices have: f16 activations on CUDA.
+    const Shape large = {1041, 1032, 1};
+    if (block == 32 && layout_of(q, t, large) != layout_of(q, t, {37, odd, 1})) {
+      for (int cols : {1, 7, 8, 21, 40}) cases.push_back(matmul_case(q, t, {large.rows, large.n, cols, false, cols == 7, cols == 21}));
+      for (int cols : {1, 40}) cases.push_back(glu_case(q, t, t, {large.rows, large.n, cols}, cols == 1 ? Glu::relu2 : Glu::silu));
+      cases.push_back(embed_case(t, large.n, large.rows, false));
     }
     cases.push_back(embed_case(t, odd, 33, false));
     cases.push_back(embed_case(t, odd, 33, true));

@@ -224,7 +224,7 @@ void Builder::place(GroupUse use, std::vector<Want> wants) {
       Weight w;
       w.name = h.name;
       w.type = h.type;
-      w.act = ctx_.k->act_layout(h.type);
+      w.act = ctx_.k->act_layout(h);
       w.cols = h.cols;
       w.rows = h.rows;
       w.experts = h.experts;

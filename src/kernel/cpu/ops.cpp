@@ -201,6 +201,7 @@ void write_fast(const Act& act, int col, const f32* x) {
     case ActLayout::q8_128:
     case ActLayout::q8_256:
     case ActLayout::q8_per128:
+    case ActLayout::f16:
       FEWBIT_CHECK(false, "activation layout %d", int(act.layout));
       return;
   }

@@ -92,7 +92,9 @@ class Problem {
  private:
   Problem(Device& device, const AbShape& s) : device_(device), s_(s) {
     ctx_.device = &device, ctx_.stream = device.stream();
-    act_ = {act_layout(s.type), int(s.n), s.experts ? int(s.experts) * s.cols : s.cols, nullptr};
+    HostTensor t;
+    t.type = s.type, t.cols = s.n, t.rows = s.rows, t.experts = std::max<i64>(s.experts, 1);
+    act_ = {act_layout(t), int(s.n), s.experts ? int(s.experts) * s.cols : s.cols, nullptr};
   }
   bool does(const AbShape& s) const {
     return s.op == s_.op && s.type == s_.type && s.rows == s_.rows && s.n == s_.n && s.cols == s_.cols && s.experts == s_.experts &&

@@ -1,5 +1,6 @@
 // x <- rows of the embedding table, decoded exactly, rotated back if the table is stored rotated: signs * Had(row).
 #include "kernel/cuda/expand.h"
+#include "kernel/cuda/half_layout.h"
 #include "kernel/cuda/layout.h"
 #include "kernel/cuda/ops.h"
 #include "kernel/cuda/rotate.cuh"
@@ -14,14 +15,19 @@ struct EmbedArgs {
   Code code;
   Scale scale;
   int unit_bytes, units, n;
-  const f32* factor;  // of the whole tensor, or nullptr
-  const i32* ids;     // nullptr: row 16 c for column c
+  const f32* row_scale;  // f16 tiles (half_layout.h), or nullptr
+  const f32* factor;     // of the whole tensor, or nullptr
+  const i32* ids;        // nullptr: row 16 c for column c
   int block;
   const f32* signs;
   f32* x;
 };
 
 __device__ f32 value_at(const EmbedArgs& a, i64 row, int k) {
+  if (a.row_scale) {
+    const u8* unit = static_cast<const u8*>(a.data) + (row / 16 * a.units + k / 128) * half_unit;
+    return f32_of_f16(*reinterpret_cast<const u16*>(unit + half_weight_at(int(row % 16), k % 128))) * a.row_scale[row];
+  }
   if (a.type.layout == layout_rows_f32) return static_cast<const f32*>(a.data)[row * a.n + k];
   if (a.type.layout == layout_rows_f16) return f32_of_f16(static_cast<const u16*>(a.data)[row * a.n + k]);
   if (a.type.layout == layout_rows_bf16) return bf16_bits(static_cast<const u16*>(a.data)[row * a.n + k]);
@@ -65,7 +71,10 @@ void embed(Ctx& ctx, const Weight& table, const i32* ids, int cols, const Rotati
   EmbedArgs a{};
   a.data = table.data, a.type = type_layout(table.type), a.n = int(table.cols);
   a.type.layout = table.layout_id;
-  if (table.layout_id < layout_rows_f32) {
+  if (table.layout_id == layout_half) {
+    const HalfUnits units(table.rows, table.cols);
+    a.units = int(units.units), a.row_scale = reinterpret_cast<const f32*>(static_cast<const u8*>(table.data) + units.scales_at());
+  } else if (table.layout_id < layout_rows_f32) {
     const LayoutInfo& l = layout_infos[table.layout_id];
     a.code = l.code, a.scale = l.scale, a.unit_bytes = l.unit_bytes, a.units = int(Units(table.layout_id, table.rows, table.cols).units);
   }

@@ -96,6 +96,7 @@ enum LayoutId : int {
       layout_rows_f32 = 32,  // plain rows, multiplied with f32 activations
   layout_rows_f16,
   layout_rows_bf16,
+  layout_half,  // large F16 and BF16 matrices: f16 tiles, times f16 activations (half_layout.h)
 };
 
 struct LayoutInfo {

@@ -1,9 +1,12 @@
 // Device layouts without a device: every format packs to its layout and comes back bit for bit; the layout is a bijection of codes.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "base/half.h"
+#include "kernel/cuda/half_layout.h"
 #include "kernel/cuda/pack.h"
 #include "kernel/layout/random_blocks.h"
 
@@ -132,6 +135,47 @@ TEST(CudaLayout, SlabsCoverKInOrder) {
 TEST(CudaLayout, TypesWithoutAKernelSaySo) {
   EXPECT_EQ(type_layout(Type::NVFP4).layout, -1);
   EXPECT_EQ(type_layout(Type::Q8_K).layout, -1);
+}
+
+// ---- f16 tiles (half_layout.h) ----------------------------------------------------------------------------------------------------------
+
+TEST(CudaHalfLayout, WeightsAndActivationsFillTheirRoom) {
+  std::vector<int> seen(half_unit / 2, 0);
+  for (int i = 0; i < 16; i++)
+    for (int k = 0; k < 128; k++) seen[size_t(half_weight_at(i, k) / 2)]++;
+  for (int s : seen) EXPECT_EQ(s, 1);
+
+  for (int cols : {1, 8, 9, 250, 256, 257, 600}) {
+    const int n = 256, units = 2;
+    const u64 bytes = half_act_scales_at(units, cols);
+    ASSERT_GE(half_act_bytes(n, cols), bytes + u64(cols) * 4);
+    std::vector<u8> used(bytes / 2, 0);
+    for (int c = 0; c < cols; c++)
+      for (int k = 0; k < n; k++) {
+        const u64 at = half_act_at(units, cols, c, k);
+        ASSERT_TRUE(at % 2 == 0 && at + 2 <= bytes) << c << " " << k;
+        ASSERT_EQ(used[at / 2]++, 0) << cols << ": column " << c << " input " << k;
+      }
+  }
+}
+
+TEST(CudaHalfLayout, Bf16BecomesF16ExactlyOrSaysSo) {
+  for (int e : {-100, -30, -15, -10, 0, 40, 112})
+    for (u32 bits = 0; bits < 0x10000; bits++) {
+      if ((bits >> 7 & 255) == 255) continue;
+      const f64 value = std::ldexp(f64(bf16_to_f32(u16(bits))), -e);
+      if (std::fabs(value) >= 65536) continue;  // no row's exponent makes it so large
+      const bool representable = std::ldexp(value, 24) == std::floor(std::ldexp(value, 24));
+      bool exact = false;
+      const u32 half = half_of_bf16(bits, e, exact);
+      ASSERT_EQ(exact, representable) << bits << " exponent " << e;
+      if (!exact) continue;
+      ASSERT_EQ(f64(half_to_f32(u16(half))), value) << bits << " exponent " << e;
+      ASSERT_TRUE(value != 0 || half == (bits & 0x8000));
+    }
+  EXPECT_EQ(half_row_exponent(0x3f80), -15);  // 1 becomes 2^15
+  EXPECT_EQ(half_row_exponent(0x7f7f), 112);
+  EXPECT_EQ(half_row_exponent(1), -100);
 }
 
 }  // namespace

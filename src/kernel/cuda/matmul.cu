@@ -5,6 +5,8 @@
 
 #include "base/half.h"
 #include "kernel/cuda/gemm.cuh"
+#include "kernel/cuda/half.cuh"
+#include "kernel/cuda/matmul_half.h"
 #include "kernel/cuda/matvec_few.cuh"
 #include "kernel/cuda/matvec_one.cuh"
 #include "kernel/cuda/ops.h"
@@ -17,8 +19,8 @@ int wide_choice = 0, narrow_choice = 0;
 namespace {
 
 // The end of the scratch's room: totals of tiles that two pairs of blocks of the wide kernel share; what is packed for a moment.
-constexpr int max_gemm_pairs = 80;
-constexpr u64 split_bytes = 2 * max_gemm_pairs * gemm_part_bytes, end_bytes = split_bytes + expand_lists + expand_bytes;
+constexpr u64 split_bytes = 2 * max_gemm_pairs * std::max(gemm_part_bytes, half_part_bytes);
+constexpr u64 end_bytes = split_bytes + expand_lists + expand_bytes;
 
 }  // namespace
 
@@ -245,7 +247,8 @@ RowsArgs rows_args(const Weight& w, const Act& a, f32* y, i64 ldy, bool add) {
 
 void check_act(const Weight& w, const Act& a) {
   const bool one_scale = a.layout == ActLayout::q8_per128 || a.layout == ActLayout::token8;  // of a unit
-  const bool fits = is_rows(w) || (a.layout != ActLayout::f32 && (w.layout_id != layout_b8_k16 || one_scale));
+  const bool half = a.layout == ActLayout::f16, quantised = !half && a.layout != ActLayout::f32;
+  const bool fits = w.layout_id == layout_half ? half : is_rows(w) || (quantised && (w.layout_id != layout_b8_k16 || one_scale));
   FEWBIT_CHECK(a.n == w.cols && fits, "'%s' (%lld inputs) times an activation of %d, layout %d", w.name.c_str(), (long long)w.cols, a.n,
                int(a.layout));
 }
@@ -281,6 +284,10 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
     if (is_rows(w)) {
       if (!last_chance) continue;
       launch_rows(ctx, rows_args(w, *q.a, q.y, q.ldy, q.add), (q.a->cols + 7) / 8, w.bytes);
+      continue;
+    }
+    if (w.layout_id == layout_half) {
+      half_matmul(ctx, products, i, done);
       continue;
     }
     // All products of one kernel with the same number of inputs and columns in one launch, and small ones with f32 activations with them.
@@ -331,7 +338,8 @@ void glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, Glu kind,
     launch_rows(ctx, r, (a.cols + 7) / 8, gate.bytes + up.bytes);
     return;
   }
-  if (interleaved(gate, up)) return glu_pair(ctx, gate, up, a, kind, h, gate.rows);
+  if (interleaved(gate, up))
+    return gate.layout_id == layout_half ? half_glu(ctx, gate, up, a, kind, h) : glu_pair(ctx, gate, up, a, kind, h, gate.rows);
   if (in_file(gate) && gate.layout_id == up.layout_id && gate.type == up.type && gate.rows == up.rows)
     return glu_in_file(ctx, gate, up, a, kind, h);
   // Different layouts: gate into h, up into scratch.

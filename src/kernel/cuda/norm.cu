@@ -5,7 +5,9 @@
 // Order    the sum of squares: thread i takes float4 i, i + T, ..., then a warp tree, then the warps in order; T depends on the
 //          rotation alone, so a column's bits do not depend on how many columns there are.
 #include "kernel/cuda/act_layout.h"
+#include "kernel/cuda/half_layout.h"
 #include "kernel/cuda/layout.h"
+#include "kernel/cuda/matmul_half.h"
 #include "kernel/cuda/ops.h"
 #include "kernel/cuda/rotate.cuh"
 
@@ -150,6 +152,16 @@ __device__ __forceinline__ void store_q8(u8* act, int units, int cols, int c, in
   }
 }
 
+// 4 neighbours at p of column c -> f16 (half_layout.h); none of the column's magnitudes is beyond `most`.
+__device__ __forceinline__ void store_half(u8* act, int units, int cols, int c, int p, float4 v, f32 most) {
+  const int e = min(max(int(__float_as_uint(most) >> 23) - 127, -100), 126);
+  const f32 s = pow2(14 - e);
+  const __half2 h[2] = {__floats2half2_rn(v.x * s, v.y * s), __floats2half2_rn(v.z * s, v.w * s)};
+  *reinterpret_cast<uint2*>(act + half_act_at(units, cols, c, p)) = *reinterpret_cast<const uint2*>(h);
+  if (p == 0)
+    *reinterpret_cast<f32*>(act + half_act_scales_at(units, cols) + 4 * c) = most < INFINITY ? pow2(e - 14) : __uint_as_float(0x7fc00000u);
+}
+
 // 4 neighbours at i of n numbers; beyond the last: 0.
 __device__ __forceinline__ float4 load4(const f32* x, int i, int n, bool aligned) {
   if (aligned && i < n) return *reinterpret_cast<const float4*>(x + i);
@@ -208,15 +220,17 @@ __global__ void __launch_bounds__(B ? 256 : 1024) norm_kernel(const __grid_const
     }
     factor = rsqrtf(block_sum < B ? 8 : 0 > (s, partial) * a.reciprocal_n + a.eps);
   }
-  f32 scale8 = 0;
-  if (!FEW && out.layout == ActLayout::token8) {  // the column's largest magnitude (such models have no rotation)
+  f32 scale8 = 0, most = 0;
+  if (!FEW && (out.layout == ActLayout::token8 || out.layout == ActLayout::f16)) {  // the column's largest magnitude
     f32 m = 0;
     for (int i = int(threadIdx.x); i < a.n; i += int(blockDim.x)) m = fmaxf(m, fabsf(a.w ? x[i] * factor * a.w[i] : x[i]));
     m = warp_max(m);
     if (threadIdx.x % 32 == 0) partial[32 + threadIdx.x / 32] = m;
     __syncthreads();
     for (int i = 0; i < int(blockDim.x) / 32; i++) m = fmaxf(m, partial[32 + i]);
-    scale8 = 127.0f / fmaxf(m, 1e-5f);
+    scale8 = 127.0f / fmaxf(m, 1e-5f);  // such models have no rotation
+    // A rotation makes it at most sqrt(block) times as large.
+    most = out.block > 1 ? m * pow2((33 - __clz(out.block - 1)) / 2) : m;
   }
 
   if (a.w) v = make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w);
@@ -232,6 +246,8 @@ __global__ void __launch_bounds__(B ? 256 : 1024) norm_kernel(const __grid_const
       for (int i = 0; i < 4; i++)
         if (p + i < a.n) to[i] = vs[i];
     }
+  } else if (!FEW && out.layout == ActLayout::f16) {
+    if (p < act_units(a.n) * 128) store_half(static_cast<u8*>(out.data), act_units(a.n), a.cols, c, p, v, most);
   } else {
     store_q8<!FEW>(static_cast<u8*>(out.data), act_units(a.n), a.cols, c, p, v, p < act_units(a.n) * 128,
                    FEW ? ActLayout::q8_128 : out.layout, scale8);
@@ -306,7 +322,10 @@ ActLayout act_layout(Type type) {
   }
 }
 
+ActLayout act_layout(const HostTensor& t) { return half_wanted(t) ? ActLayout::f16 : act_layout(t.type); }
+
 u64 act_bytes(ActLayout layout, int n, int cols) {
+  if (layout == ActLayout::f16) return half_act_bytes(n, cols);
   return layout == ActLayout::f32 ? u64(n) * u64(cols) * sizeof(f32) : act_total_bytes(n, cols);
 }
 

@@ -16,7 +16,8 @@ void dense_on(Device&);
 bool dense_chosen(Type);
 std::string dense_reason(Type, bool dense);  // behind a kernel's name: " (...)", or nothing; dense: memory wants it
 // norm.cu
-ActLayout act_layout(Type);
+ActLayout act_layout(Type);  // of matrices that are not large F16 or BF16
+ActLayout act_layout(const HostTensor&);
 u64 act_bytes(ActLayout, int n, int cols);
 void norm(Ctx&, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 eps, f32* plain, std::span<const Kernels::ActOut> outs);
 // embed.cu

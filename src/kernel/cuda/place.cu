@@ -4,6 +4,7 @@
 #include "format/decode.h"
 #include "kernel/cuda/common.cuh"
 #include "kernel/cuda/expand.h"
+#include "kernel/cuda/matmul_half.h"
 #include "kernel/cuda/ops.h"
 
 namespace fewbit::kernel::cuda {
@@ -93,8 +94,10 @@ void pack(Ctx& ctx, Type type, int layout, const PackSource& src, i64 tiles, int
 
 namespace {
 
-// The layout that a tensor gets: of two the faster (dense.cu), or the smaller if memory wants it.
+// The layout that a tensor gets: of two the faster (dense.cu), or the smaller if memory wants it.  Large F16 and BF16 matrices that would
+// not be exact as f16 tiles stay rows: place() finds that out.
 int layout_of(const HostTensor& t, const PlaceOptions& o) {
+  if (half_wanted(t)) return layout_half;
   return type_layout(t.type, has_dense(t.type) && o.repack && (o.dense || dense_chosen(t.type))).layout;
 }
 
@@ -105,9 +108,15 @@ const char* kernel_name(int layout) {
     return "matvec." #c "." #s;
     FEWBIT_CUDA_LAYOUTS(FEWBIT_X)
 #undef FEWBIT_X
+    case layout_half:
+      return "matvec.half";
     default:
       return "rows";
   }
+}
+
+const char* layout_name(int layout) {
+  return layout == layout_half ? "half" : layout >= layout_rows_f32 ? "rows" : layout_infos[layout].name;
 }
 
 u64 data_bytes(const HostTensor& t) { return u64(t.experts) * u64(t.rows) * row_bytes(t.type, t.cols); }
@@ -157,10 +166,9 @@ Weight weight_of(const HostTensor& t, const PlaceOptions& options) {
   const int layout = layout_of(t, options);
   Weight w;
   w.name = t.name, w.type = t.type, w.layout_id = layout;
-  w.act = act_layout(t.type);
+  w.act = act_layout(t);
   w.cols = t.cols, w.rows = t.rows, w.experts = t.experts;
-  w.layout = layout >= layout_rows_f32 ? "rows" : layout_infos[layout].name;
-  w.kernel = kernel_name(layout);
+  w.layout = layout_name(layout), w.kernel = kernel_name(layout);
   w.bytes = placed_bytes(t, options);
   if (keeps_file(t, options)) w.layout_id += layout_in_file, w.layout = "file";
   return w;
@@ -211,6 +219,7 @@ Result<std::string> describe(const HostTensor& t, const PlaceOptions& options) {
 u64 placed_bytes(const HostTensor& t, const PlaceOptions& options) {
   const int layout = layout_of(t, options);
   if (layout < 0) return 0;
+  if (layout == layout_half) return half_bytes_of(t);
   if (layout >= layout_rows_f32 || keeps_file(t, options)) return data_bytes(t);
   return Units(layout, t.rows, t.cols).bytes() * u64(t.experts);
 }
@@ -219,15 +228,32 @@ Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors,
                                   std::vector<Buffer>& owned) {
   std::vector<Weight> out;
   for (const HostTensor& t : tensors) FEWBIT_OK(check(t));
-  const bool pair = use == GroupUse::glu && tensors.size() == 2 && tensors[0].type == tensors[1].type &&
-                    tensors[0].cols == tensors[1].cols && tensors[0].rows == tensors[1].rows && tensors[0].experts == tensors[1].experts &&
-                    type_layout(tensors[0].type).layout < layout_rows_f32 && !keeps_file(tensors[0], options);
+  const bool pair =
+      use == GroupUse::glu && tensors.size() == 2 && tensors[0].type == tensors[1].type && tensors[0].cols == tensors[1].cols &&
+      tensors[0].rows == tensors[1].rows && tensors[0].experts == tensors[1].experts &&
+      ((type_layout(tensors[0].type).layout < layout_rows_f32 && !keeps_file(tensors[0], options)) || half_wanted(tensors[0]));
   for (const HostTensor& t : tensors) {
     Weight w = weight_of(t, options);
     FEWBIT_OK(place_vectors(ctx, t, w, owned));
     out.push_back(std::move(w));
   }
-  if (pair) {
+  // F16 tiles where they are exact; a pair of which one is not stays two matrices of rows.
+  for (size_t i = 0; i < tensors.size(); i += pair ? 2 : 1) {
+    if (out[i].layout_id != layout_half) continue;
+    FEWBIT_TRY(std::optional<Buffer> b, place_half(ctx, tensors[i], pair ? &tensors[1] : nullptr));
+    for (size_t j = i; j < i + (pair ? 2 : 1); j++) {
+      Weight& w = out[j];
+      if (b) {
+        w.data = b->data();
+        if (pair) w.extra = w.data, w.bytes = b->bytes() / 2;
+      } else {
+        w.layout_id = type_layout(w.type).layout, w.act = ActLayout::f32, w.bytes = data_bytes(tensors[j]);
+        w.layout = layout_name(w.layout_id), w.kernel = kernel_name(w.layout_id);
+      }
+    }
+    if (b) owned.push_back(std::move(*b));
+  }
+  if (pair && out[0].layout_id < layout_rows_f32) {
     const HostTensor& t = tensors[0];
     const Units units(out[0].layout_id, (t.rows + 7) / 8 * 16, t.cols);
     FEWBIT_TRY(Buffer b, ctx.device->allocate(units.bytes() * u64(t.experts)));
@@ -237,6 +263,7 @@ Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors,
     return out;
   }
   for (size_t i = 0; i < tensors.size(); i++) {
+    if (out[i].data) continue;
     const HostTensor& t = tensors[i];
     FEWBIT_TRY(Buffer b, ctx.device->allocate(out[i].bytes));
     if (out[i].layout_id >= layout_rows_f32)

@@ -9,10 +9,12 @@ namespace fewbit::kernel::cuda {
 
 inline constexpr u64 groups_bytes = 512 << 10;  // in front of the scratch: room for the experts' list of groups
 
+// Sums of tiles that two pairs of blocks of a wide kernel share lie at the end of the scratch.
+inline constexpr int max_gemm_pairs = 80;
 // Bytes of scratch, from its start, that no product's own parts take.
 u64 split_room(const Ctx& ctx);
 
-inline bool is_rows(const Weight& w) { return w.layout_id >= layout_rows_f32 && w.layout_id < layout_in_file; }
+inline bool is_rows(const Weight& w) { return w.layout_id >= layout_rows_f32 && w.layout_id <= layout_rows_bf16; }
 inline bool interleaved(const Weight& gate, const Weight& up) { return gate.extra && gate.extra == up.extra; }
 bool plain_nibbles(const Tables& t);  // 16 levels that are c - 8
 

@@ -32,7 +32,7 @@ Result<std::string> describe(const HostTensor& t, const PlaceOptions&) {
   if (!f || !f->weights) return Error{Code::unsupported, fmt::format("no exact kernel for type {}", u32(t.type))};
   return fmt::format("dots.{}/{}.file", f->name, isa_name(cpu::best_steps().isa));
 }
-ActLayout act_layout(Type) { return ActLayout::f32; }
+ActLayout act_layout(const HostTensor&) { return ActLayout::f32; }
 u64 act_bytes(ActLayout layout, int n, int cols) {
   return u64(padded(n)) * u64(cols) * sizeof(f32) + (layout == ActLayout::token8 ? u64(cols) * sizeof(f32) : 0);
 }

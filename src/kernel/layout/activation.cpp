@@ -18,6 +18,7 @@ u64 act_bytes(ActLayout layout, int n, int cols) {
     case ActLayout::q8_128:
     case ActLayout::q8_256:
     case ActLayout::q8_per128:
+    case ActLayout::f16:
       break;  // no CPU kernel takes it
   }
   FEWBIT_CHECK(false, "activation layout %d", int(layout));

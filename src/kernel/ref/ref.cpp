@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "base/half.h"
 #include "kernel/cuda/act_layout.h"
 #include "kernel/layout/as_in_file.h"
 
@@ -44,6 +45,12 @@ static f32 largest(std::span<const f32> x) {
 std::vector<f64> round_act(ActLayout layout, std::span<const f32> x) {
   std::vector<f64> y(x.begin(), x.end());
   if (layout == ActLayout::f32) return y;
+  if (layout == ActLayout::f16) {  // f16 times a power of two per column (cuda/half_layout.h)
+    const f32 most = largest(x);
+    const int e = most > 0 ? std::clamp(std::ilogb(most), -100, 126) : -100;
+    for (f64& v : y) v = std::isnan(most) ? f64(NAN) : std::ldexp(f64(half_to_f32(f32_to_half(f32(std::ldexp(v, 14 - e))))), e - 14);
+    return y;
+  }
   if (layout == ActLayout::token8) {
     f64 most = 0;
     for (f32 v : x) most = std::isfinite(v) ? std::max(most, std::fabs(f64(v))) : NAN;
@@ -226,7 +233,7 @@ const Kernels* table() {
     t.path = Path::exact;
     t.place = place;
     t.placed_bytes = [](const HostTensor& h, const PlaceOptions& o) -> u64 { return o.mapped ? 0 : h.data.size(); };
-    t.act_layout = [](Type) { return ActLayout::f32; };
+    t.act_layout = [](const HostTensor&) { return ActLayout::f32; };
     t.act_bytes = [](ActLayout, int n, int cols) { return u64(n) * u64(cols) * sizeof(f64); };
     t.scratch_bytes = [](int, int, int, int, int, int) { return u64(0); };
     t.embed = embed;

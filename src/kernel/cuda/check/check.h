@@ -63,6 +63,12 @@ struct TwoActs {
   std::vector<f64> values;
   Act ref;
 };
+// Of weights of a type; of a matrix of that size.
+inline ActLayout act_of(const Rig& rig, Type type, i64 rows = 1, i64 cols = 1) {
+  HostTensor t;
+  t.type = type, t.rows = rows, t.cols = cols;
+  return rig.ctx.k->act_layout(t);
+}
 TwoActs make_act(Rig& rig, const std::vector<f32>& x, int n, int cols, ActLayout layout, const Rotation* rotation = nullptr);
 
 void check_wide(Rig&, bool quick);
@@ -71,6 +77,7 @@ void check_matmul(Rig& rig, bool quick);
 void check_layouts(Rig& rig);  // the same bits from both layouts of a type
 void check_decode(Rig& rig);   // the kernels of one column, at the shapes of large models
 void check_in_file(Rig& rig, bool quick);
+void check_half(Rig& rig, bool quick);  // large F16 and BF16 matrices
 void check_steps(Rig& rig);
 void check_sequence(Rig& rig, bool quick);  // attention, DeltaNet
 struct TimeOptions {

@@ -31,7 +31,7 @@ void products(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std
   const u64 file = *tensor_bytes(type, u64(cols), u64(rows));
   rig.report("in_file.placed", label(type, rows, cols, 0), in_file(w[1]) && !in_file(w[0]) && w[1].bytes <= file, f64(w[1].bytes));
   for (int n : widths) {
-    TwoActs a = make_act(rig, random.normals(size_t(cols) * n), int(cols), n, rig.ctx.k->act_layout(type));
+    TwoActs a = make_act(rig, random.normals(size_t(cols) * n), int(cols), n, act_of(rig, type));
     const std::vector<f32> before = random.normals(size_t(rows) * n);
     std::vector<f32> y[2], h[2];
     for (int i = 0; i < 2; i++) {
@@ -66,14 +66,14 @@ void experts(Rig& rig, Random& random, Type type, i64 hidden, i64 ff, int n_expe
     for (int j = 0, first = random.below(n_experts), step = 1 + random.below(3); j < k; j++)
       ids[size_t(c * k + j)] = (first + j * step) % n_experts, weights[size_t(c * k + j)] = std::fabs(random.normal());
   Buffer dids = rig.up(ids), dweights = rig.up(weights);
-  TwoActs a = make_act(rig, random.normals(size_t(hidden) * cols), int(hidden), cols, rig.ctx.k->act_layout(type));
+  TwoActs a = make_act(rig, random.normals(size_t(hidden) * cols), int(hidden), cols, act_of(rig, type));
   std::vector<f32> h[2], x[2];
   const std::vector<f32> none(ids.size() * size_t(ff), NAN), before = random.normals(size_t(hidden) * cols);
   for (int i = 0; i < 2; i++)
     h[i] =
         result(rig, none, [&](f32* to) { rig.ctx.k->moe_glu(rig.ctx, pair[i][0], pair[i][1], a.gpu, dids.as<i32>(), k, Glu::silu, to); });
   rig.same_bits("in_file.moe_glu", name, h[1], h[0]);
-  TwoActs b = make_act(rig, random.normals(ids.size() * size_t(ff)), int(ff), cols * k, rig.ctx.k->act_layout(type));
+  TwoActs b = make_act(rig, random.normals(ids.size() * size_t(ff)), int(ff), cols * k, act_of(rig, type));
   for (int i = 0; i < 2; i++)
     x[i] = result(rig, before, [&](f32* to) { rig.ctx.k->moe_down(rig.ctx, down[i], b.gpu, dids.as<i32>(), dweights.as<f32>(), k, to); });
   rig.same_bits("in_file.moe_down", name, x[1], x[0]);

@@ -1,10 +1,11 @@
-// cuda_check [verify|quick|quick-wide|decode|wide|experts|layouts|in-file|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
+// cuda_check [verify|quick|quick-wide|decode|wide|half|experts|layouts|in-file|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
 #include <cstring>
 
 #include "kernel/ceiling.h"
 #include "kernel/cuda/act_layout.h"
 #include "kernel/cuda/check/check.h"
 #include "kernel/cuda/common.cuh"
+#include "kernel/cuda/half_layout.h"
 #include "kernel/ref/ref.h"
 
 namespace fewbit::kernel::cuda::check {
@@ -58,6 +59,14 @@ TwoActs make_act(Rig& rig, const std::vector<f32>& x, int n, int cols, ActLayout
   if (layout == ActLayout::f32) {
     const std::vector<f32> v = rig.down<f32>(t.memory.data(), t.values.size());
     std::copy(v.begin(), v.end(), t.values.begin());
+  } else if (layout == ActLayout::f16) {
+    const std::vector<u8> v = rig.down<u8>(t.memory.data(), t.memory.bytes());
+    const int units = act_units(n);
+    for (int c = 0; c < cols; c++) {
+      f32 d;
+      std::memcpy(&d, v.data() + half_act_scales_at(units, cols) + 4 * c, 4);
+      for (int i = 0; i < n; i++) t.values[size_t(c) * n + i] = f64(d) * f64(f16_at(v.data() + half_act_at(units, cols, c, i)));
+    }
   } else {
     const std::vector<u8> v = rig.down<u8>(t.memory.data(), t.memory.bytes());
     for (int c = 0; c < cols; c++)
@@ -95,13 +104,16 @@ int main(int argc, char** argv) {
       check_sequence(rig, stage == "quick");
       check_matmul(rig, stage == "quick");
       check_in_file(rig, stage == "quick");
+      check_half(rig, stage == "quick");
     }
     if (stage != "quick") check_wide(rig, stage == "quick-wide");
     std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);
     return rig.failed ? 1 : 0;
   }
-  if (stage == "decode" || stage == "experts" || stage == "layouts" || stage == "in-file") {
-    if (stage == "experts") {
+  if (stage == "decode" || stage == "experts" || stage == "layouts" || stage == "in-file" || stage == "half") {
+    if (stage == "half") {
+      check_half(rig, false);
+    } else if (stage == "experts") {
       check_experts(rig, false);
     } else if (stage == "in-file") {
       check_in_file(rig, false);

@@ -30,7 +30,7 @@ void products(Rig& rig, Random& random, Type type, i64 rows, i64 cols, bool extr
   for (size_t i = widths.size(); i-- > 0;) {
     const int n = widths[i];
     const std::vector<f32> part(x.begin(), x.begin() + cols * n);
-    TwoActs a = make_act(rig, part, int(cols), n, rig.ctx.k->act_layout(type));
+    TwoActs a = make_act(rig, part, int(cols), n, w.act);
     const bool add = extras && n % 2;
     std::vector<f32> y = random.normals(size_t(rows) * n), before = y;
     if (!add) std::fill(y.begin(), y.end(), NAN);
@@ -71,7 +71,7 @@ void together(Rig& rig, Random& random, Type type) {
                         place_on(rig.ref, {view(c)}, GroupUse::separate, none)[0]};
   for (int n : {1, 3}) {
     const std::vector<f32> x = random.normals(size_t(cols) * n);
-    TwoActs q = make_act(rig, x, int(cols), n, rig.ctx.k->act_layout(type)), f = make_act(rig, x, int(cols), n, ActLayout::f32);
+    TwoActs q = make_act(rig, x, int(cols), n, act_of(rig, type)), f = make_act(rig, x, int(cols), n, ActLayout::f32);
     std::vector<f32> y[3];
     Buffer dy[3];
     std::vector<Kernels::Product> p, rp;
@@ -108,7 +108,7 @@ void experts(Rig& rig, Random& random, Type type, int n_experts, int k, int cols
   for (int c = 0; c < cols; c++)  // different experts in a column
     for (int j = 0; j < k; j++) ids[size_t(c * k + j)] = (ids[size_t(c * k)] + j * (1 + c % 3)) % n_experts;
   Buffer dids = rig.up(ids), dweights = rig.up(weights);
-  TwoActs a = make_act(rig, random.normals(size_t(hidden) * cols), int(hidden), cols, rig.ctx.k->act_layout(type));
+  TwoActs a = make_act(rig, random.normals(size_t(hidden) * cols), int(hidden), cols, act_of(rig, type));
   std::vector<f32> h(ids.size() * size_t(ff), NAN);
   Buffer dh = rig.up(h);
   rig.ctx.k->moe_glu(rig.ctx, pair[0], pair[1], a.gpu, dids.as<i32>(), k, Glu::silu, dh.as<f32>());
@@ -124,7 +124,7 @@ void experts(Rig& rig, Random& random, Type type, int n_experts, int k, int cols
   Buffer dg = rig.up(std::vector<f32>(h.size(), NAN));
   by_matvec([&] { rig.ctx.k->moe_glu(rig.ctx, pair[0], pair[1], a.gpu, dids.as<i32>(), k, Glu::silu, dg.as<f32>()); });
   rig.same_bits("moe_glu.width", name, rig.down<f32>(dg.data(), h.size()), got);
-  TwoActs b = make_act(rig, got, int(ff), cols * k, rig.ctx.k->act_layout(type));
+  TwoActs b = make_act(rig, got, int(ff), cols * k, act_of(rig, type));
   std::vector<f32> x = random.normals(size_t(hidden) * cols);
   Buffer dx = rig.up(x), dz = rig.up(x);
   rig.ctx.k->moe_down(rig.ctx, down, b.gpu, dids.as<i32>(), dweights.as<f32>(), k, dx.as<f32>());
@@ -162,7 +162,7 @@ void same_by_both(Rig& rig, Random& random, const char* op, Type type, i64 rows,
                other = place_on(rig.ctx, {view(g)}, GroupUse::separate, owned)[0];
   const std::vector<Weight> pair = place_on(rig.ctx, {view(m), view(g)}, GroupUse::glu, owned);
   for (int n : widths) {
-    TwoActs a = make_act(rig, random.normals(size_t(cols) * n), int(cols), n, rig.ctx.k->act_layout(type));
+    TwoActs a = make_act(rig, random.normals(size_t(cols) * n), int(cols), n, one.act);
     const std::vector<f32> before = random.normals(size_t(rows) * n);
     std::vector<f32> got[2][3];
     for (int i = 0; i < 2; i++) {
@@ -184,7 +184,7 @@ void wide(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std::ve
 }
 // The kernels for large matrices and few columns against the general one.
 void narrow(Rig& rig, Random& random, Type type) {
-  if (rig.ctx.k->act_layout(type) == ActLayout::f32) return;
+  if (act_of(rig, type) == ActLayout::f32) return;
   const i64 block = std::max<i64>(format_info(type).block, 128);
   for (i64 cols : {block, 9 * block, i64(11264 / 2)})  // few units, slabs of different lengths, eight slabs
     same_by_both(rig, random, "narrow", type, 4304, cols, {1, 2, 8}, narrow_choice, 0);
@@ -207,11 +207,11 @@ void layouts(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std:
   HostTensor first = view(m), second = view(g);
   first.experts = second.experts = 1;
   for (int n : widths) {
-    TwoActs a = make_act(rig, random.normals(size_t(cols) * n), int(cols), n, rig.ctx.k->act_layout(type));
+    TwoActs a = make_act(rig, random.normals(size_t(cols) * n), int(cols), n, act_of(rig, type));
     std::vector<i32> ids(size_t(n) * 4);
     for (size_t i = 0; i < ids.size(); i++) ids[i] = i32((i / 4 * 3 + i % 4) % 8);
     Buffer dids = rig.up(ids);
-    TwoActs b = make_act(rig, random.normals(size_t(cols) * n * 4), int(cols), n * 4, rig.ctx.k->act_layout(type));
+    TwoActs b = make_act(rig, random.normals(size_t(cols) * n * 4), int(cols), n * 4, act_of(rig, type));
     Buffer weights = rig.up(random.normals(ids.size()));
     std::vector<f32> got[2][4];
     for (int dense = 0; dense < 2; dense++) {
@@ -281,7 +281,7 @@ void check_wide(Rig& rig, bool quick) {
     return;
   }
   for (Type type : types) {
-    if (rig.ctx.k->act_layout(type) == ActLayout::f32) continue;
+    if (act_of(rig, type) == ActLayout::f32) continue;
     for_layouts(type, [&] {
       wide(rig, random, type, 200, 256, {64, 300});
       wide(rig, random, type, 4400, 1280, {512});

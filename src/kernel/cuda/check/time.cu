@@ -3,7 +3,9 @@
 
 #include "kernel/cuda/check/check.h"
 #include "kernel/cuda/common.cuh"
+#include "kernel/cuda/half_layout.h"
 #include "kernel/cuda/layout.h"
+#include "kernel/cuda/matmul_half.h"
 #include "kernel/cuda/ops.h"
 
 namespace fewbit::kernel::cuda::check {
@@ -62,8 +64,13 @@ struct Pool {
   Weight take(Type type, i64 rows, i64 cols, bool pair = false, i64 experts = 1) {
     Weight w;
     w.type = type, w.rows = rows, w.cols = cols, w.experts = experts, w.layout_id = type_layout(type, dense_chosen(type)).layout;
-    const u64 bytes =
-        w.layout_id >= layout_rows_f32 ? u64(rows * cols * 2) : Units(w.layout_id, pair ? 2 * rows : rows, cols).bytes() * u64(experts);
+    HostTensor t;
+    t.type = type, t.rows = rows, t.cols = cols, t.experts = experts;
+    const bool half = half_wanted(t);
+    if (half) w.layout_id = layout_half;
+    const u64 bytes = half                             ? HalfUnits(pair ? 2 * rows : rows, cols).bytes()
+                      : w.layout_id >= layout_rows_f32 ? u64(rows * cols * 2)
+                                                       : Units(w.layout_id, pair ? 2 * rows : rows, cols).bytes() * u64(experts);
     if (used + bytes > memory.bytes()) used = 0;  // cold long since
     FEWBIT_CHECK(bytes <= memory.bytes());
     w.data = memory.as<u8>() + used;
@@ -95,7 +102,7 @@ bool named(const std::string& list, const std::string& word) {
 void time_matvec(Rig& rig, const TimeOptions& o) {
   const bool all = o.what == "matvec";
   Timer timer(rig);
-  Pool pool(rig, u64(1500) << 20);
+  Pool pool(rig, u64(2600) << 20);
   struct Shape {
     i64 rows, cols;
     bool pair;
@@ -108,14 +115,14 @@ void time_matvec(Rig& rig, const TimeOptions& o) {
     for (const Shape& s : shapes) {
       if (!named(o.types, type_name(type))) continue;
       const bool main_type = type == Type::PQ2_0 || type == Type::PTQ1_0 || type == Type::Q1_0,
-                 rows = rig.ctx.k->act_layout(type) == ActLayout::f32;
+                 rows = act_of(rig, type, s.rows, s.cols) == ActLayout::f32;
       if (rows && !s.pair) continue;
       if (!main_type && !all && s.rows != 248320 && s.rows != 17408) continue;
       std::vector<int> widths = main_type ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{1, 8};
       if (s.pair) widths.push_back(512);
       for (int cols : widths) {
         if (!named(o.cols, std::to_string(cols))) continue;
-        Input in(rig, int(s.cols), cols, rig.ctx.k->act_layout(type));
+        Input in(rig, int(s.cols), cols, act_of(rig, type, s.rows, s.cols));
         Buffer y = rig.buffer(u64(s.rows) * cols * 4);
         const Weight probe = pool.take(type, s.rows, s.cols, s.pair && !rows);
         const u64 bytes = s.pair ? 2 * probe.bytes : probe.bytes;
@@ -152,7 +159,7 @@ void time_chain(Rig& rig, const TimeOptions& o) {
     for (int cols : {1, 8}) {
       if (!named(o.cols, std::to_string(cols))) continue;
       Random random(4);
-      const ActLayout act = rig.ctx.k->act_layout(type);
+      const ActLayout act = act_of(rig, type);
       Input a5(rig, 5120, cols, act), a6(rig, 6144, cols, act), a17(rig, 17408, cols, act), f5(rig, 5120, cols, ActLayout::f32);
       Buffer x = rig.up(random.normals(size_t(5120) * cols)), h = rig.buffer(u64(17408) * cols * 4),
              qkv = rig.buffer(u64(17000) * cols * 4), z = rig.buffer(u64(6144) * cols * 4), ab = rig.buffer(u64(96) * cols * 4);
@@ -333,7 +340,7 @@ void time_experts(Rig& rig, const TimeOptions& o) {
         for (int i = 0; i < entries; i++) ids.push_back(choices * (i % top) + (cols == 1 ? l : random.below(choices)));
       Buffer di = rig.up(ids), dw = rig.up(std::vector<f32>(size_t(entries), 0.125f)), h = rig.buffer(u64(entries) * 512 * 4),
              x = rig.buffer(u64(cols) * 2048 * 4);
-      Input in(rig, 2048, cols, rig.ctx.k->act_layout(type)), mid(rig, 512, entries, rig.ctx.k->act_layout(type));
+      Input in(rig, 2048, cols, act_of(rig, type)), mid(rig, 512, entries, act_of(rig, type));
       for (int choice : {0, -1})
         for (bool cold : {false, true}) {
           if (cold && cols > 1) continue;
