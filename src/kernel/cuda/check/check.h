@@ -78,6 +78,7 @@ void check_layouts(Rig& rig);  // the same bits from both layouts of a type
 void check_decode(Rig& rig);   // the kernels of one column, at the shapes of large models
 void check_in_file(Rig& rig, bool quick);
 void check_half(Rig& rig, bool quick);  // large F16 and BF16 matrices
+void check_half_wide(Rig& rig);         // their wide kernel, briefly
 void check_steps(Rig& rig);
 void check_sequence(Rig& rig, bool quick);  // attention, DeltaNet
 struct TimeOptions {

@@ -107,6 +107,7 @@ int main(int argc, char** argv) {
       check_half(rig, stage == "quick");
     }
     if (stage != "quick") check_wide(rig, stage == "quick-wide");
+    if (stage == "quick-wide") check_half_wide(rig);
     std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);
     return rig.failed ? 1 : 0;
   }
