@@ -75,9 +75,6 @@ __global__ void __launch_bounds__(32 * half_most_warps) matvec_half_kernel(const
       u32 w[4][2][4];
 #pragma unroll
       for (int k = 0; k < 8; k++) load_matrices(ring.data() + mine + u32(k / 2 * half_chunk + k % 2 * 256), w[k / 2][k % 2]);
-      __syncwarp();
-      ask(ring.slot);
-      ring.next();
 #pragma unroll
       for (int c = 0; c < 4; c++) {
         u32(&x)[NG][4] = b[c % held];
@@ -87,6 +84,10 @@ __global__ void __launch_bounds__(32 * half_most_warps) matvec_half_kernel(const
 #pragma unroll
           for (int j = 0; j < NG; j++) mma16(acc[j], w[c][s], x[j][2 * s], x[j][2 * s + 1]);
       }
+      // Not before the last multiply has its weights: a copy from L2 can be quicker than loads that wait behind those of 17 warps.
+      __syncwarp();
+      ask(ring.slot);
+      ring.next();
       if (NG == 1 && u + 2 < a.units) {
 #pragma unroll
         for (int c = 0; c < held; c++) load(u + 2, c, b[c]);
@@ -141,3 +142,4 @@ HalfKernel half_narrow(int groups, int depth) { return groups == 1 ? by_depth<1>
 // tried: activations one unit ahead | 5120x17408 96 us against 73, 5120x6144 38 against 29
 // tried: activations brought into L1 four units ahead by loads that nobody uses | 5120x17408 100 us against 96 | they wait for a register
 // tried: sixteen columns at once | 34816x5120 125 us; the wide kernel's tile of 64 columns takes 110
+// tried: slots refilled as soon as the loads from them are issued | 17408x512: now and then a tile is wrong | loads of 17 warps queue
