@@ -348,7 +348,7 @@ void weight_cases(const CaseRequest& q, std::vector<Case>& cases) {
       cases.push_back(moe_case(q, t, {21, odd, cols, false, cols == 6}, 2, true));
     }
     // Large enough for kernels that only large matrices have: f16 activations on CUDA.
-    const Shape large = {1041, 1032, 1};
+    const Shape large = {2081, 1032, 1};
     if (block == 32 && layout_of(q, t, large) != layout_of(q, t, {37, odd, 1})) {
       for (int cols : {1, 7, 8, 21, 40}) cases.push_back(matmul_case(q, t, {large.rows, large.n, cols, false, cols == 7, cols == 21}));
       for (int cols : {1, 40}) cases.push_back(glu_case(q, t, t, {large.rows, large.n, cols}, cols == 1 ? Glu::relu2 : Glu::silu));

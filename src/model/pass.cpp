@@ -60,6 +60,8 @@ Input Pass::input(const f32* x, int n, int cols, const f32* norm, std::initializ
     if (known) continue;
     FEWBIT_CHECK(in.count_ < Input::max_acts);
     in.acts_[in.count_] = Act{w->w_.act, n, cols, bytes(ctx_.k->act_bytes(w->w_.act, n, cols))};
+    // Loading may find that a weight planned for f16 takes f32: of several, one may and others not.
+    if (measure_ && w->w_.act == kernel::ActLayout::f16) bytes(ctx_.k->act_bytes(kernel::ActLayout::f32, n, cols));
     in.rotations_[in.count_] = w->rotation_;
     in.count_++;
   }

@@ -19,8 +19,8 @@
 
 namespace fewbit::kernel::cuda {
 
-// From how many weights on a matrix is laid out so.  Small ones (routers, gates) ride along with other products in f32.
-inline constexpr i64 half_least_weights = i64(1) << 20;
+// From how many weights on a matrix is laid out so.  Small ones (gates of few rows) ride along with other products in f32.
+inline constexpr i64 half_least_weights = i64(1) << 21;
 
 inline constexpr int half_unit = 4096, half_chunk = 1024;  // bytes of 16 rows x 128 inputs; of 32 inputs
 

@@ -1,8 +1,25 @@
 #include "kernel/cuda/layout.h"
 
+#include <cstdlib>
+#include <string_view>
+
+#include "kernel/cuda/half_layout.h"
+#include "kernel/cuda/matmul_half.h"
+#include "kernel/cuda/ops.h"
 #include "kernel/cuda/pack.h"
 
 namespace fewbit::kernel::cuda {
+
+int half_choice = 0;
+
+bool half_wanted(const HostTensor& t) {
+  static const char* const word = std::getenv("FEWBIT_CUDA_HALF");
+  const bool on = half_choice > 0 || (word && word == std::string_view("1"));
+  if (!on || (t.type != Type::F16 && t.type != Type::BF16) || t.cols % 8 || t.rows * t.cols < half_least_weights) return false;
+  // Experts go by ids, even where there is one; routers stay f32 at any size: they decide.
+  const bool router = t.name.find("ffn_gate_inp") != std::string::npos;
+  return t.experts == 1 && !t.name.ends_with("_exps.weight") && !router;
+}
 
 namespace {
 constexpr u64 bytes8(int a, int b, int c, int d, int e, int f, int g, int h) {

@@ -7,6 +7,8 @@
 
 #include "base/half.h"
 #include "kernel/cuda/half_layout.h"
+#include "kernel/cuda/matmul_half.h"
+#include "kernel/cuda/ops.h"
 #include "kernel/cuda/pack.h"
 #include "kernel/layout/random_blocks.h"
 
@@ -176,6 +178,28 @@ TEST(CudaHalfLayout, Bf16BecomesF16ExactlyOrSaysSo) {
   EXPECT_EQ(half_row_exponent(0x3f80), -15);  // 1 becomes 2^15
   EXPECT_EQ(half_row_exponent(0x7f7f), 112);
   EXPECT_EQ(half_row_exponent(1), -100);
+}
+
+TEST(CudaHalfLayout, TakesLargeMatricesAlone) {
+  HostTensor t;
+  t.name = "blk.0.ffn_up.weight", t.type = Type::F16, t.cols = 1024, t.rows = 2048;
+  half_choice = 0;
+  EXPECT_FALSE(half_wanted(t));
+  half_choice = 1;
+  EXPECT_TRUE(half_wanted(t));
+  auto changed = [&](auto&& change) {
+    HostTensor other = t;
+    change(other);
+    return half_wanted(other);
+  };
+  EXPECT_TRUE(changed([](HostTensor& o) { o.type = Type::BF16; }));
+  EXPECT_FALSE(changed([](HostTensor& o) { o.type = Type::F32; }));
+  EXPECT_FALSE(changed([](HostTensor& o) { o.rows--; }));
+  EXPECT_FALSE(changed([](HostTensor& o) { o.cols += 4; }));
+  EXPECT_FALSE(changed([](HostTensor& o) { o.experts = 2; }));
+  EXPECT_FALSE(changed([](HostTensor& o) { o.name = "blk.0.ffn_up_exps.weight"; }));
+  EXPECT_FALSE(changed([](HostTensor& o) { o.name = "blk.0.ffn_gate_inp.weight"; }));
+  half_choice = 0;
 }
 
 }  // namespace

@@ -64,10 +64,6 @@ __global__ void __launch_bounds__(256) pack_half_kernel(const __grid_constant__ 
 
 }  // namespace
 
-bool half_wanted(const HostTensor& t) {
-  return (t.type == Type::F16 || t.type == Type::BF16) && t.experts == 1 && t.cols % 8 == 0 && t.rows * t.cols >= half_least_weights;
-}
-
 u64 half_bytes_of(const HostTensor& t) { return HalfUnits(t.rows, t.cols).bytes(); }
 
 Result<std::optional<Buffer>> place_half(Ctx& ctx, const HostTensor& t, const HostTensor* up) {
