@@ -19,6 +19,7 @@ using kernel::Weight;
 
 static constexpr u64 slab_bytes = 1 << 20;  // small vectors share allocations of this size
 constexpr u64 staging_bytes = 64 << 20;     // that place() takes on a GPU, at most
+constexpr i64 gpu_page = 2 << 20;           // in which its memory is given out
 
 std::string block_name(int layer, std::string_view suffix) { return fmt::format("blk.{}.{}", layer, suffix); }
 
@@ -151,6 +152,7 @@ std::span<const u8> Builder::reordered(const Want& w, const gguf::Tensor& t) {
 
 void Builder::count(const HostTensor& host, const kernel::PlaceOptions& place, u64 bytes, bool copied) {
   u64 packed = ctx_.k->placed_bytes(host, place);
+  if (ctx_.device->kind() != DeviceKind::cpu) packed = u64(round_up(i64(packed), gpu_page));
   if (packed) {
     out_.footprint.packed += packed;
   } else {

@@ -14,7 +14,7 @@
 namespace fewbit::runtime {
 namespace {
 
-constexpr u64 driver_bytes = 128 << 20;
+constexpr u64 driver_bytes = 128 << 20;  // more than was seen taken beside the allocations of a 27B model; kernels load when first used
 
 std::string size_text(u64 bytes) {
   if (bytes >= u64(10) << 30) return fmt::format("{:.1f} GiB", f64(bytes) / (1 << 30));
@@ -176,6 +176,8 @@ Result<Prepared> prepare(const EngineOptions& options) {
   if (o.n_ctx == 0) o.n_ctx = need ? int(need) : std::min(4096, config.n_ctx_train);
   if (o.n_ctx > config.n_ctx_train) log::warn("a context of {} positions: the model was trained for {}", o.n_ctx, config.n_ctx_train);
   o.ubatch = int(std::min<i64>(o.ubatch, i64(o.n_ctx) * o.n_seqs));
+  if (p.device->kind() != DeviceKind::cpu)  // more at once gains nothing there, and the list of a step's experts has its limits
+    o.ubatch = std::min({o.ubatch, 8192, 65536 / std::max(1, config.experts.used)});
   if (o.logits == 0) o.logits = std::max(o.n_seqs, 16);
   o.logits = std::max(o.logits, int(std::min(o.logits_bytes / (u64(config.n_vocab) * sizeof(f32)), u64(o.ubatch))));
   FEWBIT_TRY(p.kernels, kernel::tested_kernels_for(*p.device, o.path));
@@ -206,7 +208,7 @@ Result<Prepared> prepare(const EngineOptions& options) {
   // What the driver takes as kernels are loaded and graphs recorded.
   const u64 driver = cpu ? 0 : driver_bytes;
   auto count_weights = [&](const model::Footprint& f) {
-    m.loading = resident + p.scratch_bytes + f.peak;
+    m.loading = resident + driver + p.scratch_bytes + f.peak;
     m.weights_mapped = f.mapped;
     m.weights_packed = f.packed;
     m.other = resident + driver + f.other + u64(o.logits) * u64(config.n_vocab) * sizeof(f32);

@@ -13,6 +13,12 @@ constexpr u64 ring_bytes = 1 << 20, small_transfer = ring_bytes / 4;
 
 __global__ void probe_kernel() {}
 
+// What an allocation takes of the memory: the driver gives large ones out in pages of 2 MiB.
+u64 taken(u64 bytes) {
+  constexpr u64 page = 2 << 20;
+  return bytes > page / 2 ? (bytes + page - 1) / page * page : bytes;
+}
+
 std::string mib(u64 bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 Error unusable(int index, cudaError_t e) {
@@ -22,7 +28,8 @@ Error unusable(int index, cudaError_t e) {
 
 std::string device_name(const cudaDeviceProp& p) { return std::string(p.name) + " (sm_" + std::to_string(p.major * 10 + p.minor) + ")"; }
 
-// FEWBIT_CUDA_MEMORY_MAX, GiB of the GPU's memory that this process may use: for a GPU that is shared.  0: not set.  Negative: no number.
+// FEWBIT_CUDA_MEMORY_MAX, GiB of the GPU's memory that an opened device may allocate: for a GPU that is shared.  0: not set.  Negative: no
+// number.
 f64 memory_limit_gib() {
   const char* text = std::getenv("FEWBIT_CUDA_MEMORY_MAX");
   if (!text || !*text) return 0;
@@ -77,21 +84,21 @@ u64 CudaDevice::memory_free() const {
 
 Result<Buffer> CudaDevice::allocate(u64 bytes) {
   void* p = nullptr;
-  const cudaError_t e = bytes > most_ - std::min(most_, allocated_) ? cudaErrorMemoryAllocation : cudaMalloc(&p, bytes ? bytes : 1);
+  const cudaError_t e = taken(bytes) > most_ - std::min(most_, allocated_) ? cudaErrorMemoryAllocation : cudaMalloc(&p, bytes ? bytes : 1);
   if (e == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return Error{Code::out_of_memory,
                  id() + ": " + mib(bytes) + " asked for, " + mib(memory_free()) + " of " + mib(memory_total()) + " free"};
   }
   FEWBIT_CUDA_CHECK(e);
-  allocated_ += bytes;
+  allocated_ += taken(bytes);
   zero(p, bytes);
   return Buffer(this, p, bytes);
 }
 
 void CudaDevice::release(void* data, u64 bytes) {
   FEWBIT_CUDA_CHECK(cudaStreamSynchronize(stream_));
-  allocated_ -= bytes;
+  allocated_ -= taken(bytes);
   FEWBIT_CUDA_CHECK(cudaFree(data));
 }
 

@@ -46,8 +46,8 @@ class Problem {
     if (auto p = last.lock(); p && &p->device_ == &device && p->does(s)) return p;
     std::shared_ptr<Problem> p(new Problem(device, s));
     FEWBIT_TRY(p->ctx_.k, kernel::kernels_for(device, Path::fast));
-    FEWBIT_TRY(p->scratch_, device.allocate(p->ctx_.k->scratch_bytes(p->act_.cols, s.experts ? int(s.experts) : 0,
-                                                                     int(std::max(s.rows, s.n)), 1, 64, 256)));
+    FEWBIT_TRY(p->scratch_,
+               device.allocate(p->ctx_.k->scratch_bytes(p->act_.cols, s.experts ? 1 : 0, int(std::max(s.rows, s.n)), 1, 64, 256)));
     p->ctx_.scratch = p->scratch_.data(), p->ctx_.scratch_bytes = p->scratch_.bytes();
     FEWBIT_OK(p->place());
     FEWBIT_OK(p->inputs());
@@ -226,6 +226,7 @@ std::string full_name(How how, Type type) {
 }  // namespace
 
 std::vector<std::string> kernel_names(Device& device, Type type) {
+  dense_on(device);
   std::vector<std::string> names;
   for (How how : every_how)
     if (offered(device, how, type)) names.push_back(full_name(how, type));
@@ -233,6 +234,7 @@ std::vector<std::string> kernel_names(Device& device, Type type) {
 }
 
 Result<std::unique_ptr<Contestant>> contestant(Device& device, const std::string& kernel, const AbShape& shape) {
+  dense_on(device);
   if (shape.panel) return Error{fewbit::Code::unsupported, "ab: --tile is for kernels of the CPU"};
   AbShape s = shape;
   for (const FormatInfo& f : all_formats()) {

@@ -5,6 +5,7 @@
 // and goes to the smaller layout.  Results do not depend on the choice.
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 
 #include "kernel/cuda/common.cuh"
 #include "kernel/cuda/layout.h"
@@ -21,11 +22,10 @@ constexpr i64 rows = 34816, cols = 5120;
 constexpr int rounds = 5;
 
 struct Measured {
-  std::string device;
   f64 us[2] = {};  // [dense]; 0: not measured
 };
-Device* current = nullptr;
-Measured measured;
+Device* current = nullptr;                 // of dense_on()
+std::map<std::string, Measured> measured;  // by device
 
 __global__ void random_bits_kernel(u32* p, u64 n) {
   for (u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += u64(gridDim.x) * blockDim.x) {
@@ -36,7 +36,7 @@ __global__ void random_bits_kernel(u32* p, u64 n) {
 }
 
 Measured measure(Device& device) {
-  Measured m{.device = device.id()};
+  Measured m;
   auto& d = static_cast<fewbit::cuda::CudaDevice&>(device);
   int index = 0, l2 = 0;
   FEWBIT_CUDA_CHECK(cudaGetDevice(&index));
@@ -83,12 +83,15 @@ Measured measure(Device& device) {
 int from_outside() {
   if (dense_choice) return dense_choice;
   const char* word = std::getenv("FEWBIT_CUDA_DENSE");
-  return !word ? 0 : word[0] == '0' ? -1 : 1;
+  return !word || !*word ? 0 : word[0] == '0' ? -1 : 1;
 }
 
 const Measured& ask() {
-  if (current && measured.device != current->id()) measured = measure(*current);
-  return measured;
+  static const Measured none;
+  if (!current) return none;
+  auto [at, fresh] = measured.try_emplace(current->id());
+  if (fresh) at->second = measure(*current);
+  return at->second;
 }
 
 }  // namespace

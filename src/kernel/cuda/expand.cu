@@ -28,7 +28,7 @@ i64 piece_rows(const Weight& w, int mats) {
 Weight packed_form(const Weight& w, const void* units, i64 rows, i64 row0) {
   Weight p = w;
   p.layout_id -= layout_in_file;
-  p.data = units, p.rows = rows, p.bytes = w.bytes * u64(rows) / u64(w.rows);
+  p.data = units, p.rows = rows, p.bytes = 0;  // pack() counts the file's
   if (w.bias) p.bias = w.bias + row0;
   return p;
 }
@@ -43,7 +43,8 @@ bool keeps_file(const HostTensor& t, const PlaceOptions& o) {
             packed = Units(layout, t.rows, t.cols).bytes() * u64(t.experts);
   if (o.repack && file >= packed) return false;
   // The smallest piece: two row tiles, or an expert of a pair.
-  return Units(layout, t.experts > 1 ? 2 * t.rows : 2 * unit_rows, t.cols).bytes() <= expand_bytes;
+  const bool expert = t.experts > 1 || t.name.find("_exps.") != std::string::npos;
+  return Units(layout, expert ? 2 * t.rows : 2 * unit_rows, t.cols).bytes() <= expand_bytes;
 }
 
 void matmul_in_file(Ctx& ctx, const Kernels::Product& p) {

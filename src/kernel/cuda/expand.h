@@ -3,7 +3,8 @@
 // (PlaceOptions::dense), or on request (repack = false).
 //
 // Memory     the file's bytes are read, the piece is written to scratch and read from there: as it is small, mostly in the L2 cache.
-// Experts    of few entries: those that are chosen, an entry at a time; of many: all, some experts at a time.
+// Experts    of few entries: those that are chosen, an entry at a time; of many: all, some experts at a time.  Where an expert (gate and
+//            up) has no room in a piece, they are packed at load as ever.
 #pragma once
 #include "kernel/cuda/ops.h"
 #include "kernel/cuda/pack.h"

@@ -25,7 +25,10 @@ constexpr u64 end_bytes = split_bytes + expand_lists + expand_bytes;
 }  // namespace
 
 u64 split_room(const Ctx& ctx) { return scratch_room(ctx) < end_bytes ? 0 : scratch_room(ctx) - end_bytes; }
-u8* expand_area(const Ctx& ctx) { return static_cast<u8*>(ctx.scratch) + split_room(ctx) + split_bytes; }
+u8* expand_area(const Ctx& ctx) {
+  FEWBIT_CHECK(scratch_room(ctx) >= end_bytes, "scratch of %llu bytes", (unsigned long long)ctx.scratch_bytes);
+  return static_cast<u8*>(ctx.scratch) + split_room(ctx) + split_bytes;
+}
 
 // A table of 16 levels that is c - 8.
 bool plain_nibbles(const Tables& t) {
@@ -298,7 +301,7 @@ void matmul(Ctx& ctx, std::span<const Kernels::Product> products) {
     for (size_t j = i; j < products.size() && m.n < mv_products; j++) {
       const Kernels::Product& o = products[j];
       if (done[j] || o.w->layout_id != w.layout_id || (o.w->type == Type::MXFP4) != (w.type == Type::MXFP4) || o.w->cols != w.cols ||
-          o.a->cols != m.cols || o.a->layout != q.a->layout || o.w->extra)
+          o.a->cols != m.cols || o.a->layout != q.a->layout || o.a->data != q.a->data || o.w->extra)
         continue;
       check_act(*o.w, *o.a);
       MvProduct p = mv_product(*o.w, *o.a, o.y, o.ldy, o.add);

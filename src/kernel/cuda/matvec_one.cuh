@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(32 * WARPS) __maxnreg__(C == Code::q1 ? 96 : 1
   const u32 base = u32(__cvta_generic_to_shared(shared)), zero = base + Shape::zeros_at(warps, a.units);
   const u32 done = u32(__cvta_generic_to_shared(barriers)) + u32(warps * Shape::depth * 8);
   Base3Constants base3;
-  if constexpr (Shape::mixed) base3.into_registers(unknown_zero(done + 8));
+  if constexpr (Shape::mixed) base3.into_registers(unknown_zero(base + Shape::sums_at(warps, a.units) + 4 * threadIdx.x));
   Ring<Shape::stage, Shape::depth> ring(shared + warp * Shape::depth * Shape::stage, barriers + warp * Shape::depth * 8, lane);
   f32* sums = reinterpret_cast<f32*>(shared + Shape::sums_at(warps, a.units));
   if (threadIdx.x < Shape::zeros / 16) put_shared(zero + 16 * threadIdx.x, make_uint4(0, 0, 0, 0));

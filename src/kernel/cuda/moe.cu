@@ -125,7 +125,7 @@ __global__ void slots_kernel(SlotsArgs a) {
 }
 
 // Entries of experts that keep their file's bytes; m: the product (a pair with `up`), without groups.
-void launch_in_file(Ctx& ctx, MvArgs m, const Weight& w, const Weight* up, ActLayout act, const i32* ids, int entries, u64 bytes,
+void launch_in_file(Ctx& ctx, MvArgs m, const Weight& w, const Weight* up, ActLayout act, const i32* ids, int entries,
                     const std::string& shape) {
   constexpr int most = 1024;  // slots
   static_assert(3 * most * sizeof(f32) <= expand_lists && direct_entries <= most);
@@ -134,6 +134,7 @@ void launch_in_file(Ctx& ctx, MvArgs m, const Weight& w, const Weight* up, ActLa
   u8* units = lists + expand_lists;
   const int layout = w.layout_id - layout_in_file;
   const int room = int(std::min<u64>(most, expand_bytes / m.p[0].expert_bytes));
+  FEWBIT_CHECK(room > 0, "'%s': an expert of %llu bytes", w.name.c_str(), (unsigned long long)m.p[0].expert_bytes);
   const bool by_entry = entries <= direct_entries;
   PackSource src;
   src.row_bytes = i64(row_bytes(w.type, w.cols)), src.rows = w.rows, src.cols = int(w.cols);
@@ -158,7 +159,7 @@ void launch_in_file(Ctx& ctx, MvArgs m, const Weight& w, const Weight* up, ActLa
       m.groups = a.groups, m.n_groups = a.n_groups;
     else
       groups = list_groups(ctx, m, ids, entries, a.first, a.count);
-    launch_mv(ctx, m, layout, act, groups, bytes, shape);
+    launch_mv(ctx, m, layout, act, groups, 0, shape);  // pack() counts the file's bytes
   }
 }
 
@@ -268,7 +269,7 @@ void moe_glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, const
   if (file) {
     MvArgs m = pair_args(packed_form(gate, nullptr, gate.rows, 0), up, a, kind, h, gate.rows);
     m.act_div = k;
-    return launch_in_file(ctx, m, gate, &up, a.layout, ids, entries, bytes, shape);
+    return launch_in_file(ctx, m, gate, &up, a.layout, ids, entries, shape);
   }
   MvArgs m = pair_args(gate, up, a, kind, h, gate.rows);
   m.act_div = k;
@@ -314,7 +315,7 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
       m.cols = entries;
       const std::string shape = shape_of(ctx, down.rows, down.cols, entries);
       if (in_file(down)) {
-        launch_in_file(ctx, m, down, nullptr, a.layout, ids + c * k, entries, bytes, shape);
+        launch_in_file(ctx, m, down, nullptr, a.layout, ids + c * k, entries, shape);
       } else if (!launch_experts(ctx, m, down.layout_id, a, c * k, ids + c * k, entries, int(down.experts), bytes, shape)) {
         const int groups = group_entries(ctx, m, ids + c * k, entries, int(down.experts));
         launch_mv(ctx, m, down.layout_id, a.layout, groups, bytes, shape);

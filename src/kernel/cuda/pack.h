@@ -158,9 +158,7 @@ FEWBIT_FN u32 nibbles(u32 v) {
   return (v | v >> 8) & 0xffffu;
 }
 
-// Bytes of a row that hold the inputs of a unit, and where those of unit u begin.
-template <class F>
-inline constexpr int unit_source_bytes = F::block >= unit_k ? F::bytes : unit_k / F::block* F::bytes;
+// Where in a row the bytes of unit u's inputs begin.
 template <class F>
 FEWBIT_FN i64 unit_source_at(int u) {
   return i64(unit_k) * u / F::block * F::bytes;

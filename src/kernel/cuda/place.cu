@@ -101,11 +101,11 @@ int layout_of(const HostTensor& t, const PlaceOptions& o) {
   return type_layout(t.type, has_dense(t.type) && o.repack && (o.dense || dense_chosen(t.type))).layout;
 }
 
-const char* kernel_name(int layout) {
+const char* kernel_name(int layout, bool file = false) {
   switch (layout) {
 #define FEWBIT_X(i, c, s) \
   case i:                 \
-    return "matvec." #c "." #s;
+    return file ? "pack+matvec." #c "." #s : "matvec." #c "." #s;
     FEWBIT_CUDA_LAYOUTS(FEWBIT_X)
 #undef FEWBIT_X
     case layout_half:
@@ -170,7 +170,7 @@ Weight weight_of(const HostTensor& t, const PlaceOptions& options) {
   w.cols = t.cols, w.rows = t.rows, w.experts = t.experts;
   w.layout = layout_name(layout), w.kernel = kernel_name(layout);
   w.bytes = placed_bytes(t, options);
-  if (keeps_file(t, options)) w.layout_id += layout_in_file, w.layout = "file";
+  if (keeps_file(t, options)) w.layout_id += layout_in_file, w.layout = "file", w.kernel = kernel_name(layout, true);
   return w;
 }
 
@@ -212,7 +212,7 @@ Result<std::string> describe(const HostTensor& t, const PlaceOptions& options) {
   const int multiple = l.layout >= layout_rows_f32 ? 8 : format_info(t.type).block;
   if (t.cols % multiple)
     return Error{fewbit::Code::unsupported, std::to_string(t.cols) + " inputs, CUDA needs a multiple of " + std::to_string(multiple)};
-  return std::string(keeps_file(t, options) ? "pack+" : "") + kernel_name(layout_of(t, options)) + "." + type_name(t.type) +
+  return std::string(kernel_name(layout_of(t, options), keeps_file(t, options))) + "." + type_name(t.type) +
          (options.repack ? dense_reason(t.type, options.dense) : std::string());
 }
 

@@ -88,6 +88,31 @@ void together(Rig& rig, Random& random, Type type) {
   }
 }
 
+// Products of different inputs in one call: as each alone.
+void of_two_inputs(Rig& rig, Random& random, Type type) {
+  std::vector<Buffer> owned;
+  const i64 rows = 4304, cols = 512;
+  Matrix a = matrix(random, type, rows, cols, 1, false), b = matrix(random, type, rows, cols, 1, false);
+  const Weight w[2] = {place_on(rig.ctx, {view(a)}, GroupUse::separate, owned)[0],
+                       place_on(rig.ctx, {view(b)}, GroupUse::separate, owned)[0]};
+  for (int n : {1, 8}) {
+    const ActLayout layout = rig.ctx.k->act_layout(a.tensor);
+    TwoActs x[2] = {make_act(rig, random.normals(size_t(cols) * n), int(cols), n, layout),
+                    make_act(rig, random.normals(size_t(cols) * n), int(cols), n, layout)};
+    const std::vector<f32> none(size_t(rows) * n, NAN);
+    Buffer both[2] = {rig.up(none), rig.up(none)};
+    const Kernels::Product p[2] = {{&w[0], &x[0].gpu, both[0].as<f32>(), rows, false}, {&w[1], &x[1].gpu, both[1].as<f32>(), rows, false}};
+    rig.ctx.k->matmul(rig.ctx, {p, 2});
+    for (int i = 0; i < 2; i++) {
+      Buffer alone = rig.up(none);
+      const Kernels::Product q{&w[i], &x[i].gpu, alone.as<f32>(), rows, false};
+      rig.ctx.k->matmul(rig.ctx, {&q, 1});
+      rig.same_bits("matmul.two_inputs", label(type, rows, cols, n), rig.down<f32>(both[i].data(), none.size()),
+                    rig.down<f32>(alone.data(), none.size()));
+    }
+  }
+}
+
 void experts(Rig& rig, Random& random, Type type, int n_experts, int k, int cols) {
   std::vector<Buffer> owned, none;
   const bool ragged = format_info(type).block <= 32;                              // rows and inputs that fill no tile
@@ -314,6 +339,7 @@ void check_matmul(Rig& rig, bool quick) {
   if (!quick) check_layouts(rig);
   embedding(rig, random, Type::PQ2_0);
   for (Type type : {Type::PQ2_0, Type::Q1_0, Type::IQ3_XXS, Type::Q4_K, Type::Q6_K}) together(rig, random, type);
+  for (Type type : {Type::PQ2_0, Type::Q1_0, Type::IQ2_XXS, Type::IQ1_M, Type::Q2_K, Type::Q4_0}) of_two_inputs(rig, random, type);
   check_experts(rig, quick);
 }
 
