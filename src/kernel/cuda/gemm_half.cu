@@ -1,9 +1,9 @@
 // y = W a with f16 tiles (half_layout.h) for many columns: Hopper's wgmma.
 //
-// Tile     128 rows x 64, 128 or 256 columns by 2 warpgroups of 64 rows; both operands come from shared memory as they lie in device
-// memory. Copies   one warp of a third warpgroup fetches steps of 64 or 128 inputs ahead with bulk copies.  Two blocks with neighbouring
-// rows share
-//          the columns: each fetches a half for both.
+// Tile     128 rows x 64, 128 or 256 columns by 2 warpgroups of 64 rows; both operands come from shared memory as they lie in the
+//          device's.
+// Copies   one warp of a third warpgroup fetches steps of 64 or 128 inputs ahead with bulk copies.  Two blocks with neighbouring rows
+//          share the columns: each fetches a half for both.
 // Work     a tile's chain over K may be cut anywhere: each pair of blocks takes an equal run of steps, so that no wave is ragged.  A run
 //          that ends inside a tile does that tile first and leaves its sums to the pair with the rest, which does it last and goes on from
 //          them.
