@@ -5,9 +5,8 @@
 //   bytes    0 .. 1023   q: half (k-steps 0, 1 | 2, 3), lane, 16 bytes = registers (lo, hi) of the two k-steps.
 //                        lane = 4 n + t; register byte b: input 32 j + 16 f + 4 t + b of the column at n
 //   bytes 1024 .. 1279   per column: f32 d[4], then per k-step the sums of q over inputs 0..15 and 16..31 as two i16
-//   bytes 1280 .. 1535   q8_128, q8_256, per column: i32 s[j] 4^(3 - j) for the k-steps j, with d[j] = s[j] u; i32 -64 (sum of s q) of
-//   either half
-//                        of the unit; f32 u, a power of two; f32 -1.5 * 2^23 u.  For sums in integers (matvec_few.cuh)
+//   bytes 1280 .. 1535   q8_128, q8_256, per column: i32 s[j] 4^(3 - j) for the k-steps j, with d[j] = s[j] u; i32 -64 (sum of s q)
+//                        of either half of the unit; f32 u, a power of two; f32 -1.5 * 2^23 u.  For sums in integers (matvec_few.cuh)
 //
 // Column c of a group stands at n = 2 c for c < 4, else 2 (c - 4) + 1: the accumulator of a lane then holds columns t and t + 4, and
 // launches of at most 4 columns need only half of it.

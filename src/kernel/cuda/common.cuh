@@ -18,8 +18,9 @@ inline u64 scratch_room(const Ctx& ctx) {
 inline u32* counters(const Ctx& ctx) { return reinterpret_cast<u32*>(static_cast<u8*>(ctx.scratch) + scratch_room(ctx)); }
 
 // ---- early launch (programmatic dependent launch) ---------------------------------------------------------------------------------
-// A kernel may start while its predecessor still runs.  It may then read weights, which never change, but nothing that a kernel
-// computed, before early_wait().  Every kernel calls early_wait(), also one with nothing to read: completion is then transitive.
+// A kernel may start while its predecessor still runs.  It may then read weights, which never change (those that are packed for a moment
+// do: expand.h's InOrder), but nothing that a kernel computed, before early_wait().  Every kernel calls early_wait(), also one with nothing
+// to read: completion is then transitive.
 
 __device__ __forceinline__ void early_launch() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
       do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(there) : "l"(flag) : "memory");
       while (!there);
 #pragma unroll
-      for (int i = 0; i < 16; i++) shared_store(totals + i * workers * 16, __ldcg(part + i * workers));
+      for (int i = 0; i < 16; i++) put_shared(totals + i * workers * 16, __ldcg(part + i * workers));
       workers_sync<workers>();
       if (tid == 0) *flag = 0;
     }
@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
         const u32 to = totals + i * workers * 16;
         const float4 q = begun ? shared_f128(to) : make_float4(0, 0, 0, 0);
         f32* s = slab + 4 * i;
-        shared_store(to, make_float4(q.x + s[0], q.y + s[1], q.z + s[2], q.w + s[3]));
+        put_shared(to, make_float4(q.x + s[0], q.y + s[1], q.z + s[2], q.w + s[3]));
         s[0] = s[1] = s[2] = s[3] = 0;
       }
       begun = true;

@@ -53,8 +53,6 @@ struct HalfRun {
   __device__ __forceinline__ int columns(const HalfArgs& a) const { return tile / a.down; }
 };
 
-__device__ __forceinline__ void store_shared(u32 at, f32 v) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory"); }
-
 // d (64 x N) += a (64 x 16) * b (16 x N), both from shared memory.
 template <int N>
 __device__ __forceinline__ void wgmma_shared(f32 (&d)[N / 2], u64 a, u64 b);
@@ -183,9 +181,9 @@ __device__ __forceinline__ void wide_store(const HalfArgs& a, const HalfProduct&
       for (int h = 0; h < 2; h++) v[h] = of.value(p, sums[h], h, d[i]);
       const u32 at = to + u32((i / 2 * 8 + i % 2) * Shape::out_column);
       if (pair) {
-        store_shared(at, glu_of(v[0], v[1], a.kind));
+        put_shared(at, glu_of(v[0], v[1], a.kind));
       } else {
-        store_shared(at, v[0]), store_shared(at + 32, v[1]);
+        put_shared(at, v[0]), put_shared(at + 32, v[1]);
       }
     }
     sync_some<128>(2 + group);

@@ -10,7 +10,8 @@
 //          no warp waits for another.  Every lane arrives for its own stores: it costs no more than one lane for all behind a __syncwarp(),
 //          through which compute-sanitizer's racecheck sees no order.
 // Order    per slab in order of K; slabs in order.  Depends on K alone: the same column gives the same bits in any launch.
-// Early    the rings fill before the predecessor has finished (weights never change); activations are read after early_wait().
+// Early    the rings fill before the predecessor has finished (weights never change, or expand.h's InOrder holds it back);
+//          activations are read after early_wait().
 #pragma once
 #include <type_traits>
 

@@ -42,10 +42,6 @@ struct EntryShape {
   }
 };
 
-__device__ __forceinline__ void store_shared(u32 at, uint4 v) {
-  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
-}
-
 // The A registers of k-step j; of n4: level - 64.
 template <Code C>
 __device__ __forceinline__ void entry_codes(const Codes<C>& codes, int j, u32 (&r)[4], const Tables& t) {
@@ -228,7 +224,7 @@ struct EntryColumn {
       f32 acc = 0;
       for (int i = 0; i < n; i += 4, unit += 4 * unit_bytes) {
         const int left = min(n - i, 4);
-        store_shared(q_at + u32(16 * lane), q);
+        put_shared(q_at + u32(16 * lane), q);
         __syncwarp();
         auto add = [&](int u) {
           const u32 from = (g == 2 * u ? q_at + u32(128 * u) : zero) + u32(16 * t);
@@ -326,7 +322,7 @@ __global__ void __launch_bounds__(32 * max_slabs, 2) entry_glu_kernel(const __gr
   const int lane = int(threadIdx.x % 32), warp = warp_index(), warps = int(blockDim.x / 32);  // = slabs
   const int tile = int(blockIdx.x), entry = int(blockIdx.y);
   const u32 base = u32(__cvta_generic_to_shared(shared)), zero = base + Shape::zeros_at(1, a.units, warps) + 64;
-  if (threadIdx.x < 8) store_shared(zero + 16 * threadIdx.x, make_uint4(0, 0, 0, 0));
+  if (threadIdx.x < 8) put_shared(zero + 16 * threadIdx.x, make_uint4(0, 0, 0, 0));
   __syncthreads();
   f32* sums = reinterpret_cast<f32*>(shared + Shape::sums_at(1, a.units, warps));
   early_launch();
@@ -357,7 +353,7 @@ __global__ void __launch_bounds__(32 * entry_warps, 1) entry_down_kernel(const _
   const int j = warp / a.split, s0 = warp % a.split * share, entry = token * a.k + j;
   const u32 base = u32(__cvta_generic_to_shared(shared)), zero = base + Shape::zeros_at(a.k, a.units, warps) + 64;
   __shared__ f32 results[entry_warps][16], weights[entry_warps];
-  if (threadIdx.x < 8) store_shared(zero + 16 * threadIdx.x, make_uint4(0, 0, 0, 0));
+  if (threadIdx.x < 8) put_shared(zero + 16 * threadIdx.x, make_uint4(0, 0, 0, 0));
   __syncthreads();
   f32* sums = reinterpret_cast<f32*>(shared + Shape::sums_at(a.k, a.units, warps));
   early_launch();

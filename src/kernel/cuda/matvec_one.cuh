@@ -38,12 +38,6 @@ struct OneShape {
   FEWBIT_FN static constexpr u32 smem(int warps, int n_units) { return sums_at(warps, n_units) + u32(2 * warps * 32 + 8) * 4; }
 };
 
-__device__ __forceinline__ void put_shared(u32 at, uint4 v) {
-  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
-}
-__device__ __forceinline__ void put_shared(u32 at, u32 x, u32 y) {
-  asm volatile("st.shared.v2.b32 [%0], {%1,%2};" ::"r"(at), "r"(x), "r"(y) : "memory");
-}
 __device__ __forceinline__ uint4 load_l2(const u8* p) { return __ldcg(reinterpret_cast<const uint4*>(p)); }
 
 // What the float steps of k-step j need of the activations, as f32 bits: list 0 the scale a, divided by how much larger the operands are;

@@ -10,6 +10,7 @@
 //          is the sum as a float, exact below 2^22.  Without it: a subtraction and an int-to-float more per accumulator.
 #pragma once
 #include "kernel/cuda/base3.cuh"
+#include "kernel/cuda/shared.cuh"
 
 namespace fewbit::kernel::cuda {
 
@@ -37,33 +38,6 @@ __device__ __forceinline__ void mma16(int (&d)[4], u32 a0, u32 a1, u32 b0, const
     asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
         : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
         : "r"(a0), "r"(a1), "r"(b0), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
-}
-
-// Shared memory by its 32-bit address: the compiler then keeps no generic pointers.
-__device__ __forceinline__ u32 shared_u32(u32 at) {
-  u32 v;
-  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(at));
-  return v;
-}
-__device__ __forceinline__ u32 shared_u8(u32 at) {
-  u32 v;
-  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(at));
-  return v;
-}
-__device__ __forceinline__ u16 shared_u16(u32 at) {
-  u16 v;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at));
-  return v;
-}
-__device__ __forceinline__ uint2 shared_u64(u32 at) {
-  uint2 v;
-  asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
-  return v;
-}
-__device__ __forceinline__ uint4 shared_u128(u32 at) {
-  uint4 v;
-  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
-  return v;
 }
 
 // What all lanes share the compiler keeps in uniform registers or as immediates, and copies it before every use: an instruction takes one

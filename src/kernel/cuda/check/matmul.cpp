@@ -243,6 +243,7 @@ void layouts(Rig& rig, Random& random, Type type, i64 rows, i64 cols, const std:
       dense_choice = dense ? 1 : -1;
       std::vector<Buffer> owned;
       const Weight one = place_on(rig.ctx, {first}, GroupUse::separate, owned)[0];
+      rig.report("layouts.placed", label(type, rows, cols, n), one.layout_id == type_layout(type, dense).layout, one.layout_id);
       const std::vector<Weight> pair = place_on(rig.ctx, {first, second}, GroupUse::glu, owned),
                                 experts = place_on(rig.ctx, {view(m), view(g)}, GroupUse::glu, owned);
       const Weight down = place_on(rig.ctx, {view(m)}, GroupUse::separate, owned)[0];
