@@ -228,6 +228,10 @@ Result<std::vector<Weight>> place(Ctx& ctx, std::span<const HostTensor> tensors,
                                   std::vector<Buffer>& owned) {
   std::vector<Weight> out;
   for (const HostTensor& t : tensors) FEWBIT_OK(check(t));
+  if (use == GroupUse::glu && tensors.size() == 2 && tensors[0].experts > 1 && tensors[0].type != tensors[1].type)
+    return Error{fewbit::Code::unsupported, "'" + tensors[0].name + "' (" + type_name(tensors[0].type) + ") and '" + tensors[1].name +
+                                                "' (" + type_name(tensors[1].type) +
+                                                "): experts of two types are not multiplied as a pair on a GPU"};
   const bool pair =
       use == GroupUse::glu && tensors.size() == 2 && tensors[0].type == tensors[1].type && tensors[0].cols == tensors[1].cols &&
       tensors[0].rows == tensors[1].rows && tensors[0].experts == tensors[1].experts &&

@@ -99,9 +99,9 @@ void table_rows(Rig& rig, Random& random, Type type, i64 cols, int n) {
 void check_in_file(Rig& rig, bool quick) {
   Random random(14);
   for (Type type :
-       {Type::Q1_0,   Type::Q2_0,  Type::PQ2_0,   Type::PTQ1_0, Type::TQ1_0, Type::I2_S,   Type::IQ1_S,  Type::IQ1_M, Type::IQ2_XXS,
-        Type::IQ2_XS, Type::IQ2_S, Type::IQ3_XXS, Type::IQ3_S,  Type::Q2_K,  Type::Q3_K,   Type::Q4_0,   Type::Q4_1,  Type::Q5_0,
-        Type::Q5_1,   Type::Q8_0,  Type::Q4_K,    Type::Q5_K,   Type::Q6_K,  Type::IQ4_NL, Type::IQ4_XS, Type::MXFP4}) {
+       {Type::Q1_0,    Type::Q2_0,   Type::PQ2_0, Type::PTQ1_0,  Type::TQ1_0, Type::TQ2_0, Type::I2_S,   Type::IQ1_S,  Type::IQ1_M,
+        Type::IQ2_XXS, Type::IQ2_XS, Type::IQ2_S, Type::IQ3_XXS, Type::IQ3_S, Type::Q2_K,  Type::Q3_K,   Type::Q4_0,   Type::Q4_1,
+        Type::Q5_0,    Type::Q5_1,   Type::Q8_0,  Type::Q4_K,    Type::Q5_K,  Type::Q6_K,  Type::IQ4_NL, Type::IQ4_XS, Type::MXFP4}) {
     products(rig, random, type, 77, 768, quick ? std::vector<int>{1} : std::vector<int>{1, 3, 8, 40});
     if (quick) continue;
     if (format_info(type).block <= 32) products(rig, random, type, 33, 160, {1, 9});  // a part of a unit
