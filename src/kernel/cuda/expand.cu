@@ -10,13 +10,6 @@ namespace fewbit::kernel::cuda {
 
 namespace {
 
-PackSource source_of(const Weight& w, i64 row0, i64 rows) {
-  PackSource s;
-  s.row_bytes = i64(row_bytes(w.type, w.cols)), s.rows = rows, s.cols = int(w.cols);
-  s.data[0] = static_cast<const u8*>(w.data) + row0 * s.row_bytes;
-  return s;
-}
-
 // Rows of a piece, of `mats` matrices; whole pairs of tiles.
 i64 piece_rows(const Weight& w, int mats) {
   const u64 two_tiles = Units(w.layout_id - layout_in_file, 2 * unit_rows, w.cols).bytes();
@@ -33,14 +26,20 @@ Weight packed_form(const Weight& w, const void* units, i64 rows, i64 row0) {
   return p;
 }
 
+PackSource source_of(const Weight& w, i64 row0, i64 rows) {
+  PackSource s;
+  s.row_bytes = i64(row_bytes(w.type, w.cols)), s.rows = rows, s.cols = int(w.cols);
+  s.data[0] = static_cast<const u8*>(w.data) + row0 * s.row_bytes;
+  return s;
+}
+
 InOrder::InOrder(Ctx& ctx) : ctx_(ctx), before_(device_of(ctx).set_early_launch(false)) {}
 InOrder::~InOrder() { device_of(ctx_).set_early_launch(before_); }
 
 bool keeps_file(const HostTensor& t, const PlaceOptions& o) {
   const int layout = type_layout(t.type).layout;
   if (layout < 0 || layout >= layout_rows_f32 || (o.repack && (!o.dense || has_dense(t.type)))) return false;
-  const u64 file = u64(t.experts) * u64(t.rows) * row_bytes(t.type, t.cols),
-            packed = Units(layout, t.rows, t.cols).bytes() * u64(t.experts);
+  const u64 file = data_bytes(t), packed = Units(layout, t.rows, t.cols).bytes() * u64(t.experts);
   if (o.repack && file >= packed) return false;
   // The smallest piece: two row tiles, or an expert of a pair.
   const bool expert = t.experts > 1 || t.name.find("_exps.") != std::string::npos;

@@ -19,6 +19,9 @@ inline bool in_file(const Weight& w) { return w.layout_id >= layout_in_file; }
 inline constexpr u64 expand_bytes = 16 << 20, expand_lists = 64 << 10;
 u8* expand_area(const Ctx& ctx);  // expand_lists, then expand_bytes
 
+// Of a tensor in its file.
+inline u64 data_bytes(const HostTensor& t) { return u64(t.experts) * u64(t.rows) * row_bytes(t.type, t.cols); }
+
 // Whether place() keeps a tensor in its file's bytes.
 bool keeps_file(const HostTensor& t, const PlaceOptions& options);
 
@@ -33,6 +36,8 @@ void pack(Ctx& ctx, Type type, int layout, const PackSource& src, i64 tiles, int
 
 // Such a weight as the kernels know it: `rows` of its rows, from row0 on, in units.
 Weight packed_form(const Weight& w, const void* units, i64 rows, i64 row0);
+// The same rows as the file has them; of experts: those of the first.
+PackSource source_of(const Weight& w, i64 row0, i64 rows);
 
 // As the operations of the same names (ops.h), for weights that are in_file().
 void matmul_in_file(Ctx& ctx, const Kernels::Product& p);

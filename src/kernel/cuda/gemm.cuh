@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(GemmShape<C, S, by_32, bytes>::threads, 1) gem
   if (tid >= workers) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     const int quarter = __shfl_sync(~0u, warp, 0) - workers / 32;
-    if (elected()) gemm_fetch<Shape>(a, base, rank, quarter);
+    if (elect_one()) gemm_fetch<Shape>(a, base, rank, quarter);
     __syncwarp();
     cluster_sync();  // no block leaves while the other copies into it or arrives at its barriers
     return;

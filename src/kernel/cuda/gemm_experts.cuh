@@ -186,7 +186,7 @@ __device__ __forceinline__ void expert_fetch(const ExpertArgs& a, u32 base, cons
       const u32 bar = base + Shape::full + 8 * slot, at = base + slot * Shape::stage;
       barrier_wait_asleep(base + Shape::empty + 8 * slot, phase);
       __syncwarp();
-      if (elected()) {
+      if (elect_one()) {
         if (quarter == 0) barrier_expect(bar, u32(Shape::tiles * Shape::unit));
 #pragma unroll
         for (int k = 0; k < Shape::tiles / 4; k++) {

@@ -136,9 +136,7 @@ void launch_in_file(Ctx& ctx, MvArgs m, const Weight& w, const Weight* up, ActLa
   const int room = int(std::min<u64>(most, expand_bytes / m.p[0].expert_bytes));
   FEWBIT_CHECK(room > 0, "'%s': an expert of %llu bytes", w.name.c_str(), (unsigned long long)m.p[0].expert_bytes);
   const bool by_entry = entries <= direct_entries;
-  PackSource src;
-  src.row_bytes = i64(row_bytes(w.type, w.cols)), src.rows = w.rows, src.cols = int(w.cols);
-  src.data[0] = static_cast<const u8*>(w.data);
+  PackSource src = source_of(w, 0, w.rows);
   if (up) src.data[1] = static_cast<const u8*>(up->data);
   m.ids = ids, m.entries = entries;
   SlotsArgs a{by_entry ? ids : nullptr,      0, 0, {m.p[0].scale[0], m.p[0].scale[1]}, reinterpret_cast<i32*>(lists), {}, group_list(ctx),

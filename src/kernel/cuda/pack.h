@@ -106,6 +106,9 @@ FEWBIT_FN u32 four_codes(BytePtr b, int e, [[maybe_unused]] const typename GridO
   return c;
 }
 
+// Of a file that loading holds on the GPU beside what it makes, at most.
+inline constexpr u64 staging_bytes = 64 << 20;
+
 // Where the rows of a row tile are: one matrix, or a pair whose rows alternate in eights.
 struct PackSource {
   const u8* data[2] = {nullptr, nullptr};  // rows of blocks; [1] only for a pair

@@ -11,8 +11,6 @@ namespace fewbit::kernel::cuda {
 
 namespace {
 
-constexpr u64 staging_bytes = 64 << 20;
-
 namespace grids {
 __device__ const u64 iq1s[2048] = {
 #include "format/codebooks/iq1s.inc"
@@ -118,8 +116,6 @@ const char* kernel_name(int layout, bool file = false) {
 const char* layout_name(int layout) {
   return layout == layout_half ? "half" : layout >= layout_rows_f32 ? "rows" : layout_infos[layout].name;
 }
-
-u64 data_bytes(const HostTensor& t) { return u64(t.experts) * u64(t.rows) * row_bytes(t.type, t.cols); }
 
 Status check(const HostTensor& t) {
   const TypeLayout l = type_layout(t.type);

@@ -11,8 +11,6 @@ namespace fewbit::kernel::cuda {
 
 namespace {
 
-constexpr u64 staging_bytes = 64 << 20;
-
 struct PackHalfArgs {
   PackSource src;
   int units;

@@ -115,14 +115,6 @@ __device__ __forceinline__ u64 smem_desc(u32 address, u32 lead, u32 stride, u32 
   return u64(hi) << 32 | lo;
 }
 
-// True for one lane of a converged warp, by the instruction that tells the compiler so: copies then take their addresses from uniform
-// registers at once.
-__device__ __forceinline__ bool elected() {
-  u32 mine;
-  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.b32 %0, 1, 0, p;\n}\n" : "=r"(mine));
-  return mine;
-}
-
 // Whether the phase has ended.  Asked early, the answer is there when it is needed.
 __device__ __forceinline__ bool barrier_test(u32 bar, u32 phase) {
   u32 done;
