@@ -36,6 +36,13 @@ Ratio ratio_of(const std::vector<f64>& ratios, u64 seed) {
 
 }  // namespace
 
+Type named_format(const std::string& kernel, Type otherwise) {
+  const std::string last = kernel.substr(kernel.rfind('.') + 1);
+  for (const FormatInfo& f : all_formats())
+    if (last == f.name) return f.type;
+  return otherwise;
+}
+
 AbResult judge_rounds(const std::vector<Round>& rounds, u64 seed, f64 floor) {
   AbResult result;
   std::vector<f64> ab, aa, a, b;

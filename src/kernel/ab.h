@@ -80,6 +80,9 @@ Result<std::unique_ptr<Contestant>> cpu_contestant(Device& device, const std::st
 
 // ---- products on a GPU -----------------------------------------------------------------------------------------------------------
 
+// The format in a kernel's name, its last word ("auto.b2.g128.PQ2_0", "PQ2_0"); `otherwise` if it has none.
+Type named_format(const std::string& kernel, Type otherwise);
+
 namespace cuda {  // kernel/cuda, or none in a build without CUDA
 // What multiplies a format there: "auto.b2.g128.PQ2_0" (what a model gets), "matvec...." (by eights at every width), "wide....".
 std::vector<std::string> kernel_names(Device& device, Type type);

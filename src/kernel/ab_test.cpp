@@ -172,6 +172,14 @@ TEST(Ab, ContestantsOfOneLayoutShareTheirWeights) {
   }
 }
 
+TEST(Ab, AFormatIsTheLastWordOfAKernelsName) {
+  EXPECT_EQ(named_format("auto.b2.g128.PQ2_0", Type::Q1_0), Type::PQ2_0);
+  EXPECT_EQ(named_format("IQ2_XS", Type::Q1_0), Type::IQ2_XS);
+  EXPECT_EQ(named_format("matvec", Type::Q1_0), Type::Q1_0);
+  EXPECT_EQ(named_format("auto.PQ2_0.wide", Type::Q1_0), Type::Q1_0);
+  EXPECT_EQ(named_format("", Type::Q1_0), Type::Q1_0);
+}
+
 TEST(Ab, PlantedRowsAreWithinAFifthOfTheShare) {
   AbShape shape;
   for (const auto& [rows, share, want] :

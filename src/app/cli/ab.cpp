@@ -198,18 +198,25 @@ static Status ab_command(AbCommand& o) {
       if (c->lost()) return Error{Code::io, static_cast<const Build*>(c)->trouble()};  // nothing else can be lost
     }
     head();
+    // On a GPU a format in a side's name goes before --type.
+    auto side = [&](const std::string& name) {
+      return std::string(type_name(gpu && !is_build(name) ? kernel::named_format(name, shape.type) : shape.type));
+    };
+    const std::string type_a = side(o.a), type_b = side(o.b);
     static constexpr const char* verdicts[] = {"no difference", "A is faster", "B is faster"};
     const f64 gb_a = f64(a->bytes()) / r.seconds_a * 1e-9, gb_b = f64(b->bytes()) / r.seconds_b * 1e-9;
     if (o.output == "md") {
       auto ratio = [](const kernel::Ratio& x) { return fmt::format("{:.3f} [{:.3f}, {:.3f}]", x.median, x.low, x.high); };
-      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.2f} | {:.1f} | {:.2f} |\n", shape.op, type_name(shape.type),
-                 shape.experts, shape.panel ? fmt::format("16 x {}", shape.panel) : "-", shape.cols, verdicts[int(r.verdict)],
-                 ratio(r.ratio), ratio(r.control), r.same_bits ? "equal" : "DIFFER", r.seconds_a * 1e6, gb_a, r.seconds_b * 1e6, gb_b);
+      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.2f} | {:.1f} | {:.2f} |\n", shape.op,
+                 type_a == type_b ? type_a : type_a + " / " + type_b, shape.experts,
+                 shape.panel ? fmt::format("16 x {}", shape.panel) : "-", shape.cols, verdicts[int(r.verdict)], ratio(r.ratio),
+                 ratio(r.control), r.same_bits ? "equal" : "DIFFER", r.seconds_a * 1e6, gb_a, r.seconds_b * 1e6, gb_b);
     } else {
       Json row{{"a", o.a},
                {"b", o.b},
                {"op", shape.op},
-               {"type", type_name(shape.type)},
+               {"type", type_a},
+               {"type_b", type_b},
                {"rows", shape.rows},
                {"n", shape.n},
                {"columns", shape.cols},

@@ -237,11 +237,7 @@ Result<std::unique_ptr<Contestant>> contestant(Device& device, const std::string
   dense_on(device);
   if (shape.panel) return Error{fewbit::Code::unsupported, "ab: --tile is for kernels of the CPU"};
   AbShape s = shape;
-  for (const FormatInfo& f : all_formats()) {
-    const std::string dotted = std::string(".") + f.name;
-    const bool last = kernel.size() > dotted.size() && kernel.compare(kernel.size() - dotted.size(), dotted.size(), dotted) == 0;
-    if (kernel == f.name || last) s.type = f.type;
-  }
+  s.type = named_format(kernel, s.type);
   if (type_layout(s.type).layout < 0) return Error{fewbit::Code::unsupported, std::string("ab: no CUDA kernel for ") + type_name(s.type)};
   if (s.n % format_info(s.type).block)
     return Error{fewbit::Code::invalid_argument, "ab: " + std::to_string(s.n) + " inputs are not whole blocks of " + type_name(s.type)};
