@@ -14,7 +14,7 @@ int half_choice = 0;
 
 bool half_wanted(const HostTensor& t) {
   static const char* const word = std::getenv("FEWBIT_CUDA_HALF");
-  const bool on = half_choice > 0 || (word && word == std::string_view("1"));
+  const bool on = half_choice > 0 || (half_choice == 0 && !(word && word == std::string_view("0")));
   if (!on || (t.type != Type::F16 && t.type != Type::BF16) || t.cols % 8 || t.rows * t.cols < half_least_weights) return false;
   // Experts go by ids, even where there is one; routers stay f32 at any size: they decide.
   const bool router = t.name.find("ffn_gate_inp") != std::string::npos;

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "base/half.h"
@@ -183,8 +185,11 @@ TEST(CudaHalfLayout, Bf16BecomesF16ExactlyOrSaysSo) {
 TEST(CudaHalfLayout, TakesLargeMatricesAlone) {
   HostTensor t;
   t.name = "blk.0.ffn_up.weight", t.type = Type::F16, t.cols = 1024, t.rows = 2048;
-  half_choice = 0;
+  half_choice = -1;
   EXPECT_FALSE(half_wanted(t));
+  half_choice = 0;  // unless the environment says no
+  const char* const word = std::getenv("FEWBIT_CUDA_HALF");
+  EXPECT_EQ(half_wanted(t), !word || std::string_view(word) != "0");
   half_choice = 1;
   EXPECT_TRUE(half_wanted(t));
   auto changed = [&](auto&& change) {

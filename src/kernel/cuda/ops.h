@@ -12,7 +12,7 @@ Result<std::string> describe(const HostTensor&, const PlaceOptions&);
 // Which one they get: 0 the one that is faster at one column on the device of dense_on(), measured at the first question; 1 the smaller
 // one, -1 the other.  Both give the same bits.  FEWBIT_CUDA_DENSE (1 or 0) says it from outside.
 extern int dense_choice;
-// Whether large F16 and BF16 matrices become f16 tiles (half_layout.h): 1 yes, 0 only with FEWBIT_CUDA_HALF=1.
+// Whether large F16 and BF16 matrices become f16 tiles (half_layout.h): 1 yes, -1 no, 0 yes unless FEWBIT_CUDA_HALF=0.
 extern int half_choice;
 void dense_on(Device&);
 bool dense_chosen(Type);
