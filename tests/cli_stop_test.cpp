@@ -38,7 +38,7 @@ TEST(Stop, CtrlCEndsEveryLongCommandCleanly) {
       {"eval -v -c 30000 --greedy 29000 --tokens 1 -m " + dense, "loaded", "of 29000 further tokens"},
       {"perplexity -v -f " + text + " --kl-save " + kl + " -m " + dense, "loaded", "windows"},
       {"bench -v -p 4096 -n 4096 -r 100 -o json -m " + dense, "loaded", "after 0 of 2 cases"},
-      {"batched-bench -v -npp 4096 -ntg 1024 -npl 8 -m " + dense, "loaded", "cancelled"},
+      {"batched-bench -v -npp 4096 -ntg 1024 -npl 8 -m " + dense, "loaded", "after 0 of 1 cases"},
       {"launches -v -c 30000 -d 29000 -m " + dense, "loaded", "while filling"},
       {"ceiling --seconds 60", "", "cancelled"},
       {"verify --mutate", "", "cancelled after"},

@@ -250,6 +250,31 @@ TEST(Cli, ACapThatIsNoInstructionSetIsRefused) {
   EXPECT_NE(r.err.find("FEWBIT_CPU_MAX: 'avx3'"), std::string::npos) << r.err;
 }
 
+TEST(Cli, AGpuSettingThatIsNoneIsRefusedByNameAndValue) {
+  const struct {
+    const char *set, *says;
+  } cases[] = {
+      {"FEWBIT_CUDA_HALF=off", "FEWBIT_CUDA_HALF: 'off' is not 0 or 1"}, {"FEWBIT_CUDA_DENSE=2", "FEWBIT_CUDA_DENSE: '2'"},
+      {"FEWBIT_CUDA_EARLY_LAUNCH=-1", "FEWBIT_CUDA_EARLY_LAUNCH: '-1'"}, {"FEWBIT_CUDA_MEMORY_MAX=8G", "FEWBIT_CUDA_MEMORY_MAX: '8G'"},
+      {"FEWBIT_CUDA_MEMORY_MAX=0", "FEWBIT_CUDA_MEMORY_MAX: '0'"},       {"FEWBIT_CUDA_MEMORY_MAX=nan", "FEWBIT_CUDA_MEMORY_MAX: 'nan'"}};
+  for (const auto& c : cases) {
+    const Outcome r = call("devices", "", std::string("export ") + c.set + "; ");
+    EXPECT_EQ(r.code, 2) << c.set;
+    EXPECT_NE(r.err.find(c.says), std::string::npos) << r.err;
+    EXPECT_EQ(lines(r.err), 1) << r.err;
+  }
+  EXPECT_EQ(
+      call("devices", "", "export FEWBIT_CUDA_HALF=0 FEWBIT_CUDA_DENSE=1 FEWBIT_CUDA_EARLY_LAUNCH= FEWBIT_CUDA_MEMORY_MAX=7.5; ").code, 0);
+}
+
+TEST(Cli, AWrongDeviceIsAWrongOptionInEveryCommand) {
+  for (const char* args : {"verify --every 400", "ab --type PQ2_0 scalar scalar", "ceiling", "inspect", "run -p x"}) {
+    const Outcome r = call(std::string(args) + " --device cuda:x");
+    EXPECT_EQ(r.code, 2) << args;
+    EXPECT_NE(r.err.find("--device: 'cuda:x' is not one of"), std::string::npos) << args << "\n" << r.err;
+  }
+}
+
 TEST(Cli, ChatAnswersResetsAndSaves) {
   const std::string saved = testing::TempDir() + "fewbit_chat.json";
   Outcome r = call("chat -m " + dense + " -n 6 --temp 0", "hello\nand now?\n/save " + saved + "\n/nonsense\n/reset\n/exit\n");

@@ -93,4 +93,12 @@ TEST(Device, AutoOpensSomethingAndListNamesTheCpu) {
   EXPECT_TRUE(all[0].note.empty());
 }
 
+// Somebody whose GPU is not used finds out why.
+TEST(Device, ListSaysWhyThereIsNoGpu) {
+  auto all = list_devices();
+  ASSERT_GE(all.size(), 2u);
+  EXPECT_EQ(all[1].id.substr(0, 4), "cuda");
+  EXPECT_EQ(all[1].name.empty(), !all[1].note.empty()) << all[1].name << all[1].note;
+}
+
 }  // namespace fewbit

@@ -154,6 +154,7 @@ static Status work(Device& device, const kernel::AbShape& shape) {
 
 static Status ab_command(AbCommand& o) {
   const std::vector<kernel::AbShape> shapes = shapes_of(o);
+  check_device(o.device);
   FEWBIT_TRY(auto device, open_device(o.device, {.threads = o.threads}));
   const bool gpu = device->kind() == DeviceKind::cuda;
   const int threads = gpu ? 1 : device->pool()->size();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "app/cli/common.h"
 #include "app/cli/values.h"
@@ -76,54 +77,58 @@ void add_batched_bench(CLI::App& app, Run& run) {
     FEWBIT_TRY(Timing warm, once(*engine, 1, 1, 1));
     (void)warm;
     Json rows = Json::array();
-    bool head = false;
-    for (i64 pp : npp) {
-      for (i64 tg : ntg) {
-        for (i64 pl : npl) {
-          std::vector<f64> prefill, decode;
-          for (int r = 0; r < o->reps; r++) {
-            FEWBIT_TRY(Timing t, once(*engine, int(pp), int(tg), int(pl)));
-            prefill.push_back(t.prefill);
-            decode.push_back(t.decode);
+    size_t done = 0;
+    constexpr std::string_view rule = "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- ";
+    auto sweep = [&]() -> Status {
+      for (i64 pp : npp) {
+        for (i64 tg : ntg) {
+          for (i64 pl : npl) {
+            std::vector<f64> prefill, decode;
+            for (int r = 0; r < o->reps; r++) {
+              FEWBIT_TRY(Timing t, once(*engine, int(pp), int(tg), int(pl)));
+              prefill.push_back(t.prefill);
+              decode.push_back(t.decode);
+            }
+            const f64 tp = median(prefill), td = median(decode);
+            Json row{{"model_type", engine->info().type},
+                     {"device", engine->device().id()},
+                     {"cpu", fmt::format("{} ({})", cpu_features().name, cpu_features().sets())},
+                     {"n_threads", engine->device().pool() ? engine->device().pool()->size() : 0},
+                     {"pp", pp},
+                     {"tg", tg},
+                     {"pl", pl},
+                     {"n_kv", (pp + tg) * pl},
+                     {"t_pp", tp},
+                     {"speed_pp", f64(pp * pl) / tp},
+                     {"t_tg", td},
+                     {"speed_tg", f64(tg * pl) / td},
+                     {"t", tp + td},
+                     {"speed", f64((pp + tg) * pl) / (tp + td)}};
+            if (o->output == "json") {
+              rows.push_back(row);
+            } else if (o->output == "jsonl") {
+              fmt::print("{}\n", row.dump());
+            } else if (o->output == "csv") {
+              if (!done) fmt::print("pp,tg,pl,n_kv,t_pp,speed_pp,t_tg,speed_tg,t,speed\n");
+              fmt::print("{},{},{},{},{:.6f},{:.3f},{:.6f},{:.3f},{:.6f},{:.3f}\n", pp, tg, pl, (pp + tg) * pl, tp, f64(pp * pl) / tp, td,
+                         f64(tg * pl) / td, tp + td, f64((pp + tg) * pl) / (tp + td));
+            } else {
+              if (!done) fmt::print("| PP | TG | B | N_KV | T_PP s | S_PP t/s | T_TG s | S_TG t/s | T s | S t/s |\n{}|\n", rule);
+              fmt::print("| {} | {} | {} | {} | {:.3f} | {:.2f} | {:.3f} | {:.2f} | {:.3f} | {:.2f} |\n", pp, tg, pl, (pp + tg) * pl, tp,
+                         f64(pp * pl) / tp, td, f64(tg * pl) / td, tp + td, f64((pp + tg) * pl) / (tp + td));
+            }
+            done++;
+            std::fflush(stdout);
           }
-          const f64 tp = median(prefill), td = median(decode);
-          Json row{{"model_type", engine->info().type},
-                   {"device", engine->device().id()},
-                   {"cpu", fmt::format("{} ({})", cpu_features().name, cpu_features().sets())},
-                   {"n_threads", engine->device().pool() ? engine->device().pool()->size() : 0},
-                   {"pp", pp},
-                   {"tg", tg},
-                   {"pl", pl},
-                   {"n_kv", (pp + tg) * pl},
-                   {"t_pp", tp},
-                   {"speed_pp", f64(pp * pl) / tp},
-                   {"t_tg", td},
-                   {"speed_tg", f64(tg * pl) / td},
-                   {"t", tp + td},
-                   {"speed", f64((pp + tg) * pl) / (tp + td)}};
-          if (o->output == "json") {
-            rows.push_back(row);
-          } else if (o->output == "jsonl") {
-            fmt::print("{}\n", row.dump());
-          } else if (o->output == "csv") {
-            if (!head) fmt::print("pp,tg,pl,n_kv,t_pp,speed_pp,t_tg,speed_tg,t,speed\n");
-            fmt::print("{},{},{},{},{:.6f},{:.3f},{:.6f},{:.3f},{:.6f},{:.3f}\n", pp, tg, pl, (pp + tg) * pl, tp, f64(pp * pl) / tp, td,
-                       f64(tg * pl) / td, tp + td, f64((pp + tg) * pl) / (tp + td));
-          } else {
-            if (!head)
-              fmt::print(
-                  "| PP | TG | B | N_KV | T_PP s | S_PP t/s | T_TG s | S_TG t/s | T s | S t/s |\n| --- | --- | --- | --- | --- | --- | --- "
-                  "| --- | --- | --- |\n");
-            fmt::print("| {} | {} | {} | {} | {:.3f} | {:.2f} | {:.3f} | {:.2f} | {:.3f} | {:.2f} |\n", pp, tg, pl, (pp + tg) * pl, tp,
-                       f64(pp * pl) / tp, td, f64(tg * pl) / td, tp + td, f64((pp + tg) * pl) / (tp + td));
-          }
-          head = true;
-          std::fflush(stdout);
         }
       }
-    }
-    if (o->output == "json") fmt::print("{}\n", rows.dump(2));
-    return {};
+      return {};
+    };
+    Status s = sweep();
+    if (o->output == "json" && (s.ok() || done)) fmt::print("{}\n", rows.dump(2));
+    if (!s.ok() && s.error().code == Code::cancelled)
+      return check_cancel(fmt::format("after {} of {} cases", done, npp.size() * ntg.size() * npl.size()));
+    return s;
   };
 }
 

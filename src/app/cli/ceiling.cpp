@@ -50,8 +50,9 @@ void add_ceiling(CLI::App& app, Run& run) {
         }
       }
       if (!o->json) {
-        fmt::print("{}  {} threads: read {:.1f} GB/s, copy {:.1f} GB/s (read + written), barrier {:.2f} us{}{}\n", device->name(), t,
-                   c.read_gb_s, c.copy_gb_s, c.barrier_us, c.launch_us > 0 ? fmt::format(", launch {:.2f} us", c.launch_us) : "", peaks);
+        fmt::print("{}{}: read {:.1f} GB/s, copy {:.1f} GB/s (read + written), barrier {:.2f} us{}{}\n", device->name(),
+                   device->pool() ? fmt::format("  {} threads", t) : "", c.read_gb_s, c.copy_gb_s, c.barrier_us,
+                   c.launch_us > 0 ? fmt::format(", launch {:.2f} us", c.launch_us) : "", peaks);
       }
     }
     if (o->json) fmt::print("{}\n", rows.dump(2));

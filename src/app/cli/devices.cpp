@@ -45,7 +45,9 @@ void add_devices(CLI::App& app, Run& run) {
     Json out = Json::array();
     for (const DeviceInfo& d : list_devices()) {
       out.push_back({{"id", d.id}, {"name", d.name}, {"memory_total", d.memory_total}, {"memory_free", d.memory_free}, {"note", d.note}});
-      if (!*json) {
+      if (!*json && d.name.empty()) {
+        fmt::print("{:8} {}\n", d.id, d.note);
+      } else if (!*json) {
         fmt::print("{:8} {}  {:.1f} GiB, {:.1f} free{}{}\n", d.id, d.name, f64(d.memory_total) / (1 << 30), f64(d.memory_free) / (1 << 30),
                    d.note.empty() ? "" : "  ", d.note);
       }
@@ -59,7 +61,8 @@ void add_devices(CLI::App& app, Run& run) {
 std::string version_text() {
   std::string s = fmt::format("fewbit {} ({})\ncompiler {}\ncpu {} ({})", FEWBIT_VERSION, FEWBIT_COMMIT, FEWBIT_COMPILER,
                               cpu_features().name, cpu_features().sets());
-  for (const DeviceInfo& d : list_devices()) s += fmt::format("\ndevice {} {}{}{}", d.id, d.name, d.note.empty() ? "" : ": ", d.note);
+  for (const DeviceInfo& d : list_devices())
+    s += fmt::format("\ndevice {}{}{}{}{}", d.id, d.name.empty() ? "" : " ", d.name, d.note.empty() ? "" : ": ", d.note);
   return s;
 }
 

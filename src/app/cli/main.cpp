@@ -10,6 +10,7 @@
 #include "app/cli/values.h"
 #include "base/cpu_features.h"
 #include "base/log.h"
+#include "device/cuda/environment.h"
 
 namespace fewbit::cli {
 
@@ -96,6 +97,7 @@ int main(int argc, char** argv) {
   check_all_values(app);
 
   if (const std::string error = cpu_cap_error(); !error.empty()) return fail(error, 2);
+  if (const std::string error = cuda::environment_error(); !error.empty()) return fail(error, 2);
 
   std::vector<std::string> args = arguments(argc, argv);
   const std::vector<std::string> typed(argv + 1, argv + argc);

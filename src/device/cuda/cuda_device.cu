@@ -1,9 +1,10 @@
 #include "device/cuda/cuda_device.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
+
+#include "device/cuda/environment.h"
 
 namespace fewbit::cuda {
 
@@ -21,23 +22,19 @@ u64 taken(u64 bytes) {
 
 std::string mib(u64 bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-Error unusable(int index, cudaError_t e) {
+// Why a call failed.  Without any driver the runtime says that the driver is too old.
+std::string reason(cudaError_t e) {
   cudaGetLastError();
-  return Error{Code::unsupported, "device 'cuda:" + std::to_string(index) + "': " + cudaGetErrorString(e)};
+  if (e != cudaErrorInsufficientDriver) return cudaGetErrorString(e);
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || !driver) return "no NVIDIA driver was found";
+  auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
+  return "the NVIDIA driver is for CUDA " + version(driver) + " at most, this build needs " + version(CUDART_VERSION);
 }
+
+Error unusable(int index, cudaError_t e) { return Error{Code::unsupported, "device 'cuda:" + std::to_string(index) + "': " + reason(e)}; }
 
 std::string device_name(const cudaDeviceProp& p) { return std::string(p.name) + " (sm_" + std::to_string(p.major * 10 + p.minor) + ")"; }
-
-// FEWBIT_CUDA_MEMORY_MAX, GiB of the GPU's memory that an opened device may allocate: for a GPU that is shared.  0: not set.  Negative: no
-// number.
-f64 memory_limit_gib() {
-  const char* text = std::getenv("FEWBIT_CUDA_MEMORY_MAX");
-  if (!text || !*text) return 0;
-  f64 gib = -1;
-  const char* end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, gib);
-  return error == std::errc() && stop == end && gib > 0 && gib < 1e6 ? gib : -1;
-}
 
 class CudaGraph final : public Graph {
  public:
@@ -171,18 +168,18 @@ Result<std::unique_ptr<Device>> open(int index) {
                                         " (see FEWBIT_CUDA_ARCHS)"};
   }
   if (e != cudaSuccess) return unusable(index, e);
+  if (const std::string wrong = environment_error(); !wrong.empty()) return Error{Code::invalid_argument, wrong};
   const f64 gib = memory_limit_gib();
-  if (gib < 0)
-    return Error{Code::invalid_argument,
-                 std::string("FEWBIT_CUDA_MEMORY_MAX: '") + std::getenv("FEWBIT_CUDA_MEMORY_MAX") + "' is no number of GiB"};
   return std::unique_ptr<Device>(std::make_unique<CudaDevice>(index, prop, gib > 0 ? u64(gib * f64(1 << 30)) : ~u64(0)));
 }
 
 std::vector<DeviceInfo> list() {
   std::vector<DeviceInfo> all;
   int n = 0;
-  if (cudaGetDeviceCount(&n) != cudaSuccess) {
-    cudaGetLastError();
+  if (const cudaError_t e = cudaGetDeviceCount(&n); e != cudaSuccess) {
+    DeviceInfo none;
+    none.id = "cuda", none.note = reason(e);
+    all.push_back(std::move(none));
     return all;
   }
   for (int i = 0; i < n; i++) {
@@ -190,7 +187,7 @@ std::vector<DeviceInfo> list() {
     info.id = "cuda:" + std::to_string(i);
     cudaDeviceProp prop;
     if (cudaError_t e = cudaGetDeviceProperties(&prop, i); e != cudaSuccess) {
-      info.note = cudaGetErrorString(e);
+      info.note = reason(e);
     } else {
       info.name = device_name(prop);
       size_t free = 0, total = 0;
