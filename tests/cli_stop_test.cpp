@@ -42,6 +42,7 @@ TEST(Stop, CtrlCEndsEveryLongCommandCleanly) {
       {"launches -v -c 30000 -d 29000 -m " + dense, "loaded", "while filling"},
       {"ceiling --seconds 60", "", "cancelled"},
       {"verify --mutate", "", "cancelled after"},
+      {"imatrix -o " + gguf + " -f " + text + " --synthetic qwen3-8b:PQ2_0 --layers 12", "memory", "before the first chunk"},
       {"synth qwen3-8b Q4_0 " + gguf, "", "was not written"},
       {"run -p x --synthetic qwen3-8b:PQ2_0", "memory", "cancelled while"},
   };

@@ -69,14 +69,16 @@ static u64 last_cache() {
   return sum;
 }
 
-u64 ceiling_bytes() {
+u64 ceiling_bytes(Device& device) {
+  if (device.kind() == DeviceKind::cuda) return cuda::ceiling_bytes(device);
   const u64 cache = last_cache();
-  return std::clamp<u64>((cache * 7 / 2) >> 20 << 20, u64(cache ? 128 : 1024) << 20, u64(4) << 30);
+  const u64 enough = std::clamp<u64>((cache * 7 / 2) >> 20 << 20, u64(cache ? 128 : 1024) << 20, u64(4) << 30);
+  return std::min<u64>(enough, device.memory_free() / 4) / 4096 * 4096;
 }
 
 static Result<Ceiling> measure_cpu(Device& device, f64 seconds, const std::atomic<bool>* cancel) {
   ThreadPool& pool = *device.pool();
-  const size_t bytes = size_t(std::min<u64>(ceiling_bytes(), device.memory_free() / 4)) / 4096 * 4096, half = bytes / 2;
+  const size_t bytes = size_t(ceiling_bytes(device)), half = bytes / 2;
   FEWBIT_TRY(Buffer memory, device.allocate(bytes));
   u8* a = memory.as<u8>();
   pool.run([&](int t, int n) {

@@ -14,14 +14,16 @@ struct Ceiling {
   f64 launch_us = 0;   // GPU: one kernel of a recorded graph
 };
 
-// Memory that the measurement on a CPU takes, and gives back: more than three times the last cache.
-u64 ceiling_bytes();
+// Memory of the device that the measurement takes, and gives back: more than three times the last cache, at most a half of what is free.
+u64 ceiling_bytes(Device& device);
 
 // `seconds`: about how long to measure.  The best of several interleaved passes counts.  Ends early when `cancel` is set (CPU).
+// Error: a GPU has so little free that its cache would be measured.
 Result<Ceiling> measure_ceiling(Device& device, f64 seconds = 0.6, const std::atomic<bool>* cancel = nullptr);
 
 namespace cuda {  // kernel/cuda, or an error in a build without CUDA
 Result<Ceiling> measure_ceiling(Device& device, f64 seconds);
+u64 ceiling_bytes(Device& device);
 }
 
 }  // namespace fewbit::kernel

@@ -47,7 +47,7 @@ struct EngineOptions {
   std::string tokenizer_pre;  // pre-tokeniser to use where the file's is unknown
   std::function<void(f64 fraction)> progress;
   const std::atomic<bool>* cancel = nullptr;  // looked at while loading and, in passes of many columns, between layers
-  u64 probe_bytes = 0;                        // memory that the caller uses and gives back before the load: part of the plan
+  bool probe = false;                         // the caller measures the bandwidth before the load: its memory is part of the plan
 };
 
 // Bytes, printed before anything large is allocated, and kept.

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "gguf/synth.h"
+#include "kernel/ceiling.h"
 #include "kernel/verify.h"
 
 namespace fewbit::runtime {
@@ -200,7 +201,7 @@ Result<Prepared> prepare(const EngineOptions& options) {
 
   MemoryPlan& m = p.plan;
   u64 resident = cpu ? resident_bytes() : 0;
-  if (cpu && o.probe_bytes) m.probe = resident + o.probe_bytes;
+  if (o.probe) m.probe = resident + kernel::ceiling_bytes(*p.device);
   m.kv = StateCache::kv_bytes(p.state, p.state_options);
   m.state = StateCache::recurrent_bytes(p.state, p.state_options);
   m.scratch = p.arena_bytes + p.scratch_bytes;

@@ -207,7 +207,7 @@ static Status bench(BenchOptions& o) {
   FEWBIT_TRY(runtime::EngineOptions base, o.model.resolve());
   if (base.n_ctx == 0) base.n_ctx = int(longest);
   if (longest > base.n_ctx) usage(fmt::format("-c {}: a case needs {} positions", base.n_ctx, longest));
-  base.probe_bytes = kernel::ceiling_bytes();
+  base.probe = true;
   std::vector<i64> threads = o.threads.empty() ? std::vector<i64>{base.threads} : parse_ints("-t", o.threads, 1, most_threads());
   std::vector<i64> ubatches = o.ubatches.empty() ? std::vector<i64>{base.ubatch} : parse_ints("-ub", o.ubatches, 1, 1 << 16);
   std::vector<Type> k_types, v_types;

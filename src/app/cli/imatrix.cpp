@@ -93,7 +93,10 @@ Status imatrix_command(ImatrixCommand& o) {
   o.model.engine.n_ctx = c.n_ctx;
   FEWBIT_TRY(std::string text, read_text(o.text));
   { FEWBIT_TRY(NewFile can_be_written, NewFile::create(o.out)); }  // found out now, not after the first chunks
-  FEWBIT_TRY(auto engine, o.model.load());
+  FEWBIT_TRY(auto prepared, o.model.prepare());
+  prepared.options.cancel = nullptr;  // a pass that ends midway would leave a part of a chunk in the sums
+  FEWBIT_TRY(auto engine, ModelOptions::load(std::move(prepared)));
+  FEWBIT_OK(check_cancel("before the first chunk"));
   if (!engine->tokenizer()) return Error{Code::unsupported, engine->tokenizer_problem()};
   const std::vector<text::Token> tokens = engine->tokenizer()->encode(text, {.add_special = true, .parse_special = !o.no_special});
   if (model) {
@@ -106,7 +109,6 @@ Status imatrix_command(ImatrixCommand& o) {
   const std::string name = o.text.substr(o.text.find_last_of('/') + 1);
   if (std::find(sums.datasets.begin(), sums.datasets.end(), name) == sums.datasets.end()) sums.datasets.push_back(name);
 
-  Cancel cancel;
   c.cancel = &Cancel::flag();
   const i64 whole = i64(tokens.size()) / c.n_ctx, last = o.chunks > 0 ? std::min<i64>(o.chunks, whole) : whole;
   Progress progress("chunks", u64(std::max<i64>(last - skip, 0)), Progress::Unit::count);

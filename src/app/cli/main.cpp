@@ -39,7 +39,7 @@ static constexpr Entry entries[] = {
     {"decode", "raw blocks to float32", add_decode},
     {"encode", "float32 to raw blocks", add_encode},
     {"quantize", "a model in other types", add_quantize},
-    {"imatrix", "how strongly a text uses each input of each weight, for quantize", add_imatrix},
+    {"imatrix", "how strongly a text uses each input of each weight, for quantize", add_imatrix, true},
     {"synth", "write a model of a known shape with random weights", add_synth, true},
     {"devices", "processors and GPUs that can run models here", add_devices},
 };

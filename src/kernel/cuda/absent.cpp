@@ -8,6 +8,7 @@ namespace fewbit::kernel::cuda {
 Result<const Kernels*> kernels_for(Device&, Path) {
   return Error{Code::unsupported, "this build has no CUDA (configure with -DFEWBIT_CUDA=ON)"};
 }
+u64 ceiling_bytes(Device&) { return 0; }
 Result<Ceiling> measure_ceiling(Device&, f64) {
   return Error{Code::unsupported, "this build has no CUDA (configure with -DFEWBIT_CUDA=ON)"};
 }

@@ -96,10 +96,20 @@ Result<const Kernels*> kernels_for(Device& device, Path path) {
   return &fast_table(d.arch());
 }
 
+// Two buffers.
+u64 ceiling_bytes(Device& device) { return 2 * std::min<u64>(u64(4) << 30, device.memory_free() / 4 & ~u64(4095)); }
+
 Result<Ceiling> measure_ceiling(Device& device, f64 seconds) {
   auto& d = static_cast<fewbit::cuda::CudaDevice&>(device);
   cudaStream_t stream = d.cuda_stream();
-  const u64 bytes = std::min<u64>(u64(4) << 30, device.memory_free() / 4 & ~u64(4095));
+  const u64 bytes = ceiling_bytes(device) / 2;
+  int cache = 0, index = 0;
+  FEWBIT_CUDA_CHECK(cudaGetDevice(&index));
+  FEWBIT_CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, index));
+  if (bytes < 3 * u64(cache))
+    return Error{Code::out_of_memory,
+                 device.id() + ": too little memory is free to measure its bandwidth: " + std::to_string(device.memory_free() >> 20) +
+                     " MiB, four times three caches of " + std::to_string(cache >> 20) + " MiB are needed"};
   FEWBIT_TRY(Buffer a, device.allocate(bytes));
   FEWBIT_TRY(Buffer b, device.allocate(bytes));
   FEWBIT_CUDA_CHECK(cudaMemsetAsync(a.data(), 0x5a, bytes, stream));
