@@ -1,13 +1,14 @@
 // Gated DeltaNet in its recurrent order at every width (models.md 8.5).
 //
 //   1 convolve   causal convolution, SiLU; q and k of unit length, q / sqrt(dim); k.q; decay and beta.  Parallel over columns.
-//   2 step       a block per (V head, slice of 16 of its rows, sequence) keeps its part of the state in registers over all columns:
+//   2 step       a block per (K head, slice of 16 rows, sequence) keeps these rows of all V heads that share the K head in registers over
+//                all columns:
 //                r = e (S k);  delta = beta (v - r);  o = e (S q) + delta (k.q);  S = e S + delta k^T      (o = S q after the update)
 //   3 finish     out = rms(o) w silu(z)
 //
 // Up to 8 columns per sequence are one launch, a block per (V head, sequence): delta_net_few.cu.
 //
-// Layout   8 lanes share two rows of S (V index), VEC neighbours of K at a time; a dot is VEC chains, their sum, a tree of 3.
+// Layout   8 lanes share a row of S (V index), VEC neighbours of K at a time; a dot is VEC chains, their sum, a tree of 3.
 // Order    the same operations for one column and for many, so a column's bits do not depend on the width.
 #include "kernel/cuda/delta_net.cuh"
 #include "kernel/cuda/ops.h"
@@ -18,31 +19,53 @@ namespace {
 
 using namespace delta;
 
-// Input `index` of a sequence (index < 0: from the window kept of earlier steps).
-__device__ __forceinline__ f32 input_at(const Args& a, int first, i64 slot, int index, int channel) {
-  if (index >= 0) return a.d.qkv[i64(first + index) * a.d.ldqkv + channel];
-  return a.d.conv_state[(slot * (a.d.conv - 1) + a.d.conv - 1 + index) * a.channels + channel];
-}
-
-// Numbers of a head of DIM in a warp: lane holds 32 j + lane.  The sum: a tree over 32 lanes for each j, then those in order.
+// Numbers of a head of DIM in a warp: a lane holds n neighbours (of DIM < 32, lanes beyond DIM the same again).
 template <int DIM>
 struct Head {
   static constexpr int n = DIM <= 32 ? 1 : DIM / 32;
-  f32 v[n];
-  __device__ __forceinline__ static f32 sum(const f32 (&x)[n]) {
+  // A tree over each 32 neighbours, the farthest first, then those in order.
+  __device__ __forceinline__ static f32 sum(const f32 (&of)[n]) {
+    f32 x[n];
+#pragma unroll
+    for (int i = 0; i < n; i++) x[i] = of[i];
+#pragma unroll
+    for (int m = (DIM < 32 ? DIM : 32) / 2; m >= n; m /= 2)
+#pragma unroll
+      for (int i = 0; i < n; i++) x[i] += __shfl_xor_sync(~0u, x[i], m / n);
+    if constexpr (n == 4) x[0] += x[2], x[1] += x[3];
+    if constexpr (n >= 2) x[0] += x[1];
+    if (DIM <= 32) return x[0];
     f32 all = 0;
 #pragma unroll
-    for (int j = 0; j < n; j++) {
-      f32 s = x[j];
-#pragma unroll
-      for (int m = (DIM < 32 ? DIM : 32) / 2; m; m /= 2) s += __shfl_xor_sync(~0u, s, m);
-      all = DIM > 32 ? all + s : s;
-    }
+    for (int j = 0; j < DIM / 32; j++) all += __shfl_sync(~0u, x[0], j * 32 / n);
     return all;
   }
 };
 
-constexpr int convolve_columns = 16;  // of a warp
+template <int N>
+__device__ __forceinline__ void load(f32 (&x)[N], const f32* from, bool aligned) {
+  if (N == 4 && aligned) {
+    const float4 v = *reinterpret_cast<const float4*>(from);
+    x[0] = v.x, x[1 % N] = v.y, x[2 % N] = v.z, x[3 % N] = v.w;
+  } else if (N == 2 && aligned) {
+    const float2 v = *reinterpret_cast<const float2*>(from);
+    x[0] = v.x, x[1 % N] = v.y;
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i++) x[i] = from[i];
+  }
+}
+template <int N>
+__device__ __forceinline__ void store(f32* to, const f32 (&x)[N]) {
+  if constexpr (N == 4)
+    *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
+  else if constexpr (N == 2)
+    *reinterpret_cast<float2*>(to) = make_float2(x[0], x[1]);
+  else
+    to[0] = x[0];
+}
+
+constexpr int convolve_columns = 8;  // of a warp
 
 // Some columns of `HEADS` heads of a warp, one after another: q and k of a K head, or a V head.  Weights and window stay in registers; with
 // fewer than TAPS taps the first ones are zero.
@@ -50,79 +73,95 @@ template <int DIM, int TAPS, int HEADS>
 __device__ __forceinline__ void convolve(const Args& a, int job, int lane, int c_begin) {
   constexpr int n = Head<DIM>::n;
   const DeltaNetArgs& d = a.d;
-  const int part = DIM < 32 ? lane % DIM : lane, head = HEADS == 2 ? job : 2 * d.k_heads + job - d.k_heads;
-  const int pad = TAPS == 4 ? 0 : TAPS - d.conv;
-  f32 w[HEADS][n][TAPS], x[HEADS][n][TAPS];  // x: inputs, the newest last
+  const int head = HEADS == 2 ? job : 2 * d.k_heads + job - d.k_heads, pad = TAPS == 4 ? 0 : TAPS - d.conv;
+  const int c_end = min(c_begin + convolve_columns, a.cols);
+  f32 w[HEADS][TAPS][n], x[HEADS][TAPS][n], next[HEADS][n];  // x: inputs, the newest last
   int channel[HEADS];
 #pragma unroll
   for (int h = 0; h < HEADS; h++) {
-    channel[h] = (head + h * d.k_heads) * DIM + part;
+    channel[h] = (head + h * d.k_heads) * DIM + lane * n % DIM;
 #pragma unroll
-    for (int j = 0; j < n; j++)
+    for (int j = 0; j < n; j++) {
+      f32 taps[TAPS];
+      if (TAPS == 4) load(taps, d.conv_w + i64(channel[h] + j) * TAPS, true);
 #pragma unroll
-      for (int t = 0; t < TAPS; t++) w[h][j][t] = t < pad ? 0 : d.conv_w[i64(channel[h] + 32 * j) * d.conv + t - pad];
+      for (int t = 0; t < TAPS; t++) w[h][t][j] = TAPS == 4 ? taps[t] : t < pad ? 0 : d.conv_w[i64(channel[h] + j) * d.conv + t - pad];
+    }
   }
   early_wait();
+  auto input = [&](int c, f32(&to)[HEADS][n]) {
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) load(to[h], d.qkv + i64(c) * d.ldqkv + channel[h], a.aligned);
+  };
+  input(c_begin, next);
+  const int seqs = lane < convolve_columns ? a.seq[min(c_begin + lane, a.cols - 1)] : 0;
+  if (HEADS == 1 && c_begin + lane < c_end) {  // a lane: the gates of a column
+    const int h = job - d.k_heads, c = c_begin + lane;
+    const f32 v = d.alpha[c * d.ldab + h] + d.dt[h];
+    *reinterpret_cast<float2*>(a.gates + (i64(c) * d.v_heads + h) * 2) =
+        make_float2(expf(d.a[h] * (v > 20.0f ? v : log1pf(expf(v)))), sigmoid(d.beta[c * d.ldab + h]));
+  }
   int seq_of = -1;
-  for (int c = c_begin; c < min(c_begin + convolve_columns, a.cols); c++) {
-    const bool fresh = seq_of != a.seq[c];
-    if (fresh) {
-      seq_of = a.seq[c];
-      const int first = a.first[seq_of];
-      const i64 slot = a.slot[seq_of];
+#pragma unroll 1
+  for (int c = c_begin; c < c_end; c++) {
+    const int seq = __shfl_sync(~0u, seqs, c - c_begin);
+    if (seq != seq_of) {  // the window at c: earlier columns, and what is kept of earlier steps
+      seq_of = seq;
+      const int first = a.first[seq];
+      const i64 slot = a.slot[seq];
 #pragma unroll
       for (int h = 0; h < HEADS; h++)
 #pragma unroll
-        for (int j = 0; j < n; j++)
+        for (int t = 1; t < TAPS; t++) {
+          const int index = c - first - TAPS + t;
+          if (t <= pad) {
 #pragma unroll
-          for (int t = 0; t < TAPS - 1; t++)
-            x[h][j][t + 1] = t < pad ? 0 : input_at(a, first, slot, c - first - (TAPS - 1) + t, channel[h] + 32 * j);
+            for (int j = 0; j < n; j++) x[h][t][j] = 0;
+          } else if (index >= 0) {
+            load(x[h][t], d.qkv + i64(first + index) * d.ldqkv + channel[h], a.aligned);
+          } else {
+            load(x[h][t], d.conv_state + (slot * (d.conv - 1) + d.conv - 1 + index) * a.channels + channel[h], true);
+          }
+        }
     }
-    Head<DIM> y[HEADS];
 #pragma unroll
     for (int h = 0; h < HEADS; h++)
 #pragma unroll
       for (int j = 0; j < n; j++) {
 #pragma unroll
-        for (int t = 0; t < TAPS - 1; t++) x[h][j][t] = x[h][j][t + 1];
-        x[h][j][TAPS - 1] = d.qkv[i64(c) * d.ldqkv + channel[h] + 32 * j];
+        for (int t = 0; t < TAPS - 1; t++) x[h][t][j] = x[h][t + 1][j];
+        x[h][TAPS - 1][j] = next[h][j];
       }
+    input(min(c + 1, a.cols - 1), next);
+    f32 y[HEADS][n];
 #pragma unroll
     for (int h = 0; h < HEADS; h++)
 #pragma unroll
       for (int j = 0; j < n; j++) {
         f32 v = 0;
 #pragma unroll
-        for (int t = 0; t < TAPS; t++) v = __fmaf_rn(w[h][j][t], x[h][j][t], v);
-        y[h].v[j] = silu(v);
+        for (int t = 0; t < TAPS; t++) v = __fmaf_rn(w[h][t][j], x[h][t][j], v);
+        y[h][j] = silu(v);
       }
     if constexpr (HEADS == 2) {
 #pragma unroll
       for (int h = 0; h < 2; h++) {
         f32 square[n];
 #pragma unroll
-        for (int j = 0; j < n; j++) square[j] = y[h].v[j] * y[h].v[j];
+        for (int j = 0; j < n; j++) square[j] = y[h][j] * y[h][j];
         const f32 norm = fmaxf(sqrtf(Head<DIM>::sum(square)), d.eps);
 #pragma unroll
-        for (int j = 0; j < n; j++) y[h].v[j] /= norm;
+        for (int j = 0; j < n; j++) y[h][j] /= norm;
       }
       f32 product[n];
 #pragma unroll
-      for (int j = 0; j < n; j++) y[0].v[j] /= sqrtf(f32(DIM)), product[j] = y[1].v[j] * y[0].v[j];
+      for (int j = 0; j < n; j++) y[0][j] /= sqrtf(f32(DIM)), product[j] = y[1][j] * y[0][j];
       const f32 kq = Head<DIM>::sum(product);
       if (lane == 0) a.kq[c * d.k_heads + job] = kq;
-    } else if (lane == 0) {
-      const int h = job - d.k_heads;
-      const f32 v = d.alpha[c * d.ldab + h] + d.dt[h];
-      f32* g = a.gates + (i64(c) * d.v_heads + h) * 2;
-      g[0] = expf(d.a[h] * (v > 20.0f ? v : log1pf(expf(v))));
-      g[1] = sigmoid(d.beta[c * d.ldab + h]);
     }
     if (DIM < 32 && lane >= DIM) continue;
 #pragma unroll
-    for (int h = 0; h < HEADS; h++)
-#pragma unroll
-      for (int j = 0; j < n; j++) a.y[i64(c) * a.channels + channel[h] + 32 * j] = y[h].v[j];
+    for (int h = 0; h < HEADS; h++) store(a.y + i64(c) * a.channels + channel[h], y[h]);
   }
 }
 
@@ -141,119 +180,195 @@ __global__ void __launch_bounds__(256) convolve_kernel(const __grid_constant__ A
 // The convolution's window after columns c0 .. c1 - 1.  One thread owns a channel.
 __device__ __forceinline__ void move_window(const Args& a, int c0, int c1, i64 slot, int channel) {
   const int n = a.d.conv - 1;
+  f32* kept = a.d.conv_state + slot * n * a.channels + channel;
   f32 w[7];
-  for (int j = 0; j < n; j++) w[j] = input_at(a, c0, slot, c1 - c0 - n + j, channel);
-  for (int j = 0; j < n; j++) a.d.conv_state[(slot * n + j) * a.channels + channel] = w[j];
+  for (int j = 0; j < n; j++) {
+    const int index = c1 - c0 - n + j;
+    w[j] = index >= 0 ? a.d.qkv[i64(c0 + index) * a.d.ldqkv + channel] : kept[i64(n + index) * a.channels];
+  }
+  for (int j = 0; j < n; j++) kept[i64(j) * a.channels] = w[j];
 }
 
-// Brings memory into L2 while the predecessor still runs; a hint, so nothing depends on who wrote it last.
-__device__ __forceinline__ void prefetch([[maybe_unused]] const f32* p) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-#endif
+template <int BYTES>
+__device__ __forceinline__ void copy(f32* shared, const f32* from) {
+  const u32 to = u32(__cvta_generic_to_shared(shared));
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES) : "memory");
 }
-template <int DIM>
-__device__ __forceinline__ void prefetch_rows(const f32* state, int l) {
+
+constexpr int slice = 16, step_threads = slice * 8;  // rows of a block
+constexpr int ahead = 16;                            // columns fetched together
+
+// What a thread needs of a column: its part of k and q; of each of REP heads v, e and beta; k.q.
+template <int DIM, int REP>
+struct Column {
+  static constexpr int VEC = DIM >= 32 ? 4 : 2, chunks = DIM / 8 / VEC;
+  f32 k[chunks][VEC], q[chunks][VEC], v[REP], e[REP], beta[REP], kq;
+};
+template <int DIM, int REP>
+struct Fetched {
+  f32 q[ahead][DIM], k[ahead][DIM], v[ahead][REP][slice], gate[ahead][8];  // gate: e, beta of each head; at 7 k.q
+  __device__ __forceinline__ void read(Column<DIM, REP>& c, int at, int l, int row) const {
+    constexpr int VEC = c.VEC;
 #pragma unroll
-  for (int r = 0; r < held; r++)
-    if (l * 32 < DIM) prefetch(state + r * DIM + l * 32);
-}
+    for (int i = 0; i < c.chunks; i++) load(c.k[i], k[at] + (i * 8 + l) * VEC, true), load(c.q[i], q[at] + (i * 8 + l) * VEC, true);
+    f32 g[2][4];
+    load(g[0], gate[at], true), load(g[1], gate[at] + 4, true);
+    c.kq = g[1][3];
+#pragma unroll
+    for (int h = 0; h < REP; h++) c.v[h] = v[at][h][row], c.e[h] = g[h / 2][h % 2 * 2], c.beta[h] = g[h / 2][h % 2 * 2 + 1];
+  }
+};
 
-__device__ __forceinline__ void copy16(f32* shared, const f32* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(u32(__cvta_generic_to_shared(shared))), "l"(from) : "memory");
-}
-__device__ __forceinline__ void copy4(f32* shared, const f32* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(u32(__cvta_generic_to_shared(shared))), "l"(from) : "memory");
-}
+// A row of each of REP heads in 8 lanes; REP at most 3.
+template <int DIM, int REP>
+struct State {
+  static constexpr int VEC = Column<DIM, REP>::VEC, chunks = Column<DIM, REP>::chunks;
+  f32 S[REP][chunks][VEC];
 
-constexpr int slice = 16;  // rows of a block
+  __device__ __forceinline__ static f32 dot(const f32 (&s)[chunks][VEC], const f32 (&k)[chunks][VEC]) {
+    f32 r[VEC] = {};
+#pragma unroll
+    for (int i = 0; i < chunks; i++)
+#pragma unroll
+      for (int x = 0; x < VEC; x++) r[x] = __fmaf_rn(s[i][x], k[i][x], r[x]);
+    f32 sum = r[0] + r[1];
+    if constexpr (VEC == 4) sum += r[2] + r[3];
+    return sum;
+  }
+  // One column: S <- e S + delta k^T; o of the row of each head in every one of the 8 lanes.  The operations of Rows::lean_step.
+  __device__ __forceinline__ void step(const Column<DIM, REP>& c, f32 (&o)[REP]) {
+    f32 sr[REP], so[REP];
+#pragma unroll
+    for (int h = 0; h < REP; h++) sr[h] = dot(S[h], c.k);
+#pragma unroll
+    for (int m = 4; m; m /= 2)
+#pragma unroll
+      for (int h = 0; h < REP; h++) sr[h] += __shfl_xor_sync(~0u, sr[h], m);
+#pragma unroll
+    for (int h = 0; h < REP; h++) so[h] = dot(S[h], c.q);
+#pragma unroll
+    for (int m = 4; m; m /= 2)
+#pragma unroll
+      for (int h = 0; h < REP; h++) so[h] += __shfl_xor_sync(~0u, so[h], m);
+#pragma unroll
+    for (int h = 0; h < REP; h++) {
+      const f32 delta = c.beta[h] * (c.v[h] - c.e[h] * sr[h]);
+#pragma unroll
+      for (int i = 0; i < chunks; i++)
+#pragma unroll
+        for (int x = 0; x < VEC; x++) S[h][i][x] = __fmaf_rn(delta, c.k[i][x], c.e[h] * S[h][i][x]);
+      o[h] = __fmaf_rn(delta, c.kq, c.e[h] * so[h]);
+    }
+  }
+};
 
-template <int DIM>
-__global__ void __launch_bounds__(slice / held * 8) step_kernel(const __grid_constant__ Args a) {
-  constexpr int threads = slice / held * 8, slices = DIM / slice;
-  constexpr int ahead = 8;  // columns fetched together
-  __shared__ __align__(16) f32 q[2][ahead][DIM], k[2][ahead][DIM], v[2][ahead][slice];
-  __shared__ f32 gate[2][ahead][3];
+template <int DIM, int REP>
+__global__ void __launch_bounds__(step_threads, 1) step_kernel(const __grid_constant__ Args a) {
+  constexpr int slices = DIM / slice;
+  __shared__ __align__(16) Fetched<DIM, REP> fetched[2];
   early_launch();
   const DeltaNetArgs& d = a.d;
-  const int h = int(blockIdx.x) / slices, r0 = int(blockIdx.x) % slices * slice, s = int(blockIdx.y), tid = int(threadIdx.x), l = tid % 8,
-            row = tid / 8 * held;
+  const int part = int(blockIdx.x) / slices, r0 = int(blockIdx.x) % slices * slice, s = int(blockIdx.y), tid = int(threadIdx.x),
+            l = tid % 8, row = tid / 8;
   const int c0 = a.first[s], c1 = a.first[s + 1];
+  if (c0 == c1) return early_wait();
   const i64 slot = a.slot[s];
-  const int kh = d.tiled ? h % d.k_heads : h / (d.v_heads / d.k_heads);
-  f32* state = d.state + ((slot * d.v_heads + h) * DIM + r0 + row) * DIM;
-  prefetch_rows<DIM>(state, l);
-  early_wait();
-  if (c0 == c1) return;
-  Rows<DIM> rows;
-  rows.load(state, l);
-  // Columns c .. c + ahead - 1, while those before are computed: a warp fetches q, the other k; then v and the gates.
-  static_assert(threads == 64 && slice == 16 && ahead == 8);
-  const int lane = tid % 32, warp = tid / 32;
-  const f32* heads = a.y + ((warp ? d.k_heads : 0) + kh) * DIM + 4 * lane;
-  auto fetch = [&](int c, int at) {
-    const int n = min(ahead, c1 - c);
-    if (4 * lane < DIM) {
-      f32* to = (warp ? k[at][0] : q[at][0]) + 4 * lane;
-      const f32* from = heads + i64(c) * a.channels;
+  // Part: K head, and which REP of the V heads that share it.
+  const int rep = d.v_heads / d.k_heads, kh = part % d.k_heads, of = part / d.k_heads * REP;
+  auto head = [&](int i) { return d.tiled ? (of + i) * d.k_heads + kh : kh * rep + of + i; };
+  // The state is of an earlier step, and a step begins with an upload that nothing overtakes: it is read while the predecessor runs.
+  State<DIM, REP> state;
+  constexpr int VEC = state.VEC, chunks = state.chunks;
+  auto state_at = [&](int h, int i) { return d.state + ((slot * d.v_heads + head(h)) * DIM + r0 + row) * DIM + (i * 8 + l) * VEC; };
 #pragma unroll
-      for (int i = 0; i < ahead; i++)
-        if (i < n) copy16(to + i * DIM, from + i64(i) * a.channels);
+  for (int h = 0; h < REP; h++)
+#pragma unroll
+    for (int i = 0; i < chunks; i++) load(state.S[h][i], state_at(h, i), true);
+  early_wait();
+  // Columns c .. c + ahead - 1, while those before are computed; beyond the last: the last again.
+  auto fetch = [&](int c, Fetched<DIM, REP>& to) {
+    constexpr int quads = DIM / 4, of_v = slice / 4, all = ahead * quads;
+    auto column = [&](int i) { return min(c + i, c1 - 1); };
+#pragma unroll
+    for (int first = 0; first < all; first += step_threads) {
+      const int i = first + tid, n = i / quads, x = i % quads * 4;
+      if (all % step_threads && i >= all) break;
+      const f32* from = a.y + i64(column(n)) * a.channels + kh * DIM + x;
+      copy<16>(&to.q[n][x], from);
+      copy<16>(&to.k[n][x], from + d.k_heads * DIM);
     }
-    const int i = lane / 4;
-    if (warp == 0) {
-      if (i < n) copy16(&v[at][i][4 * (lane % 4)], a.y + i64(c + i) * a.channels + (2 * d.k_heads + h) * DIM + r0 + 4 * (lane % 4));
-    } else if (i < n && lane % 4 < 3) {
-      copy4(&gate[at][i][lane % 4], lane % 4 < 2 ? a.gates + (i64(c + i) * d.v_heads + h) * 2 + lane % 4 : a.kq + (c + i) * d.k_heads + kh);
+    static_assert(step_threads / of_v >= ahead);
+    const int n = tid / of_v, x = tid % of_v * 4;
+    if (n < ahead) {
+#pragma unroll
+      for (int h = 0; h < REP; h++) copy<16>(&to.v[n][h][x], a.y + i64(column(n)) * a.channels + (2 * d.k_heads + head(h)) * DIM + r0 + x);
+    }
+    const int g = tid / 4, h = tid % 4;  // 4 threads: the gates of a column
+    if (g < ahead) {
+      if (h < REP)
+        copy<8>(&to.gate[g][2 * h], a.gates + (i64(column(g)) * d.v_heads + head(h)) * 2);
+      else if (h == 3)
+        copy<4>(&to.gate[g][7], a.kq + column(g) * d.k_heads + kh);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
   };
-  f32* out = d.out + (i64(c0) * d.v_heads + h) * DIM + r0 + row;
-  auto step = [&](int at, int n) {
-    const float2 o =
-        rows.step(q[at][n], k[at][n], *reinterpret_cast<const float2*>(&v[at][n][row]), gate[at][n][0], gate[at][n][1], gate[at][n][2], l);
-    if (l == 0) *reinterpret_cast<float2*>(out) = o;
-    out += i64(d.v_heads) * DIM;
-  };
-  fetch(c0, 0);
+  f32* out = d.out + (i64(c0) * d.v_heads + head(min(l, REP - 1))) * DIM + r0 + row;  // lane l writes of head l
+  fetch(c0, fetched[0]);
   for (int c = c0, at = 0; c < c1; c += ahead, at ^= 1) {
-    fetch(c + ahead, at ^ 1);
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
-    __syncthreads();
-    if (c + ahead <= c1) {
-#pragma unroll 2
-      for (int n = 0; n < ahead; n++) step(at, n);
-    } else {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncthreads();  // fetched by all; what was fetched before is no longer read
+    fetch(c + ahead, fetched[at ^ 1]);
+    const Fetched<DIM, REP>& now = fetched[at];
+    Column<DIM, REP> column[2];
+    now.read(column[0], 0, l, row);
+    const int n = min(ahead, c1 - c);
+    auto step = [&](int i, const Column<DIM, REP>& mine, Column<DIM, REP>& next) {
+      now.read(next, (i + 1) % ahead, l, row);
+      f32 o[REP];
+      state.step(mine, o);
+      f32 v = o[0];
+#pragma unroll
+      for (int h = 1; h < REP; h++) v = l == h ? o[h] : v;
+      if (l < REP) *out = v;
+      out += i64(d.v_heads) * DIM;
+    };
+    int i = 0;
 #pragma unroll 1
-      for (int n = 0; n < c1 - c; n++) step(at, n);
-    }
-    __syncthreads();
+    for (; i + 1 < n; i += 2) step(i, column[0], column[1]), step(i + 1, column[1], column[0]);
+    if (i < n) step(i, column[0], column[1]);
   }
-  rows.store(state, l);
-  for (int i = tid; i < slice; i += threads) move_window(a, c0, c1, slot, (2 * d.k_heads + h) * DIM + r0 + i);
-  if (h < d.k_heads)
-    for (int i = tid; i < 2 * slice; i += threads) move_window(a, c0, c1, slot, (h + i / slice * d.k_heads) * DIM + r0 + i % slice);
+#pragma unroll
+  for (int h = 0; h < REP; h++)
+#pragma unroll
+    for (int i = 0; i < chunks; i++) store(state_at(h, i), state.S[h][i]);
+  for (int i = tid; i < REP * slice; i += step_threads)
+    move_window(a, c0, c1, slot, (2 * d.k_heads + head(i / slice)) * DIM + r0 + i % slice);
+  if (of == 0)
+    for (int i = tid; i < 2 * slice; i += step_threads) move_window(a, c0, c1, slot, (kh + i / slice * d.k_heads) * DIM + r0 + i % slice);
 }
 
 // A warp: one head of one column.
 template <int DIM>
 __global__ void __launch_bounds__(256) finish_kernel(const __grid_constant__ Args a) {
+  constexpr int n = Head<DIM>::n;
   early_launch();
-  early_wait();
   const DeltaNetArgs& d = a.d;
-  const int lane = int(threadIdx.x % 32), h = int(blockIdx.x) * 8 + int(threadIdx.x / 32), c = int(blockIdx.y);
+  const int lane = int(threadIdx.x % 32), h = int(blockIdx.x) * 8 + int(threadIdx.x / 32), c = int(blockIdx.y), at = lane * n % DIM;
+  early_wait();
   if (h >= d.v_heads) return;
-  const int part = DIM < 32 ? lane % DIM : lane;
-  f32* out = d.out + (i64(c) * d.v_heads + h) * DIM + part;
-  Head<DIM> o, z;
-  f32 square[Head<DIM>::n];
+  f32* out = d.out + (i64(c) * d.v_heads + h) * DIM + at;
+  f32 o[n], z[n], w[n], square[n];
+  load(o, out, true), load(z, d.z + c * d.ldz + h * DIM + at, a.aligned), load(w, d.norm + at, true);
 #pragma unroll
-  for (int j = 0; j < Head<DIM>::n; j++)
-    o.v[j] = out[32 * j], z.v[j] = d.z[c * d.ldz + h * DIM + part + 32 * j], square[j] = o.v[j] * o.v[j];
+  for (int j = 0; j < n; j++) square[j] = o[j] * o[j];
   const f32 factor = 1.0f / sqrtf(Head<DIM>::sum(square) / f32(DIM) + d.eps);
   if (DIM < 32 && lane >= DIM) return;
 #pragma unroll
-  for (int j = 0; j < Head<DIM>::n; j++) out[32 * j] = o.v[j] * factor * d.norm[part + 32 * j] * silu(z.v[j]);
+  for (int j = 0; j < n; j++) o[j] = o[j] * factor * w[j] * silu(z[j]);
+  store(out, o);
 }
 
 template <int DIM>
@@ -266,9 +381,10 @@ void run(Ctx& ctx, const Batch& batch, const Args& a) {
   s.grid = dim3(unsigned(d.k_heads + d.v_heads + 7) / 8, unsigned(batch.cols + convolve_columns - 1) / convolve_columns),
   s.block = dim3(256), s.name = "delta_net.convolve";
   launch(ctx, d.conv == 4 ? convolve_kernel<DIM, 4> : convolve_kernel<DIM, 8>, s, a);
-  s.grid = dim3(unsigned(d.v_heads * (DIM / slice)), unsigned(batch.seqs)), s.block = dim3(slice / held * 8), s.name = "delta_net.step",
+  const int rep = d.v_heads / d.k_heads, held = rep % 3 == 0 ? 3 : rep % 2 == 0 ? 2 : 1;
+  s.grid = dim3(unsigned(d.v_heads / held * (DIM / slice)), unsigned(batch.seqs)), s.block = dim3(step_threads), s.name = "delta_net.step",
   s.bytes = state;
-  launch(ctx, step_kernel<DIM>, s, a);
+  launch(ctx, held == 3 ? step_kernel<DIM, 3> : held == 2 ? step_kernel<DIM, 2> : step_kernel<DIM, 1>, s, a);
   s.grid = dim3(unsigned(d.v_heads + 7) / 8, unsigned(batch.cols)), s.block = dim3(256), s.name = "delta_net.finish", s.bytes = 0;
   launch(ctx, finish_kernel<DIM>, s, a);
 }
@@ -287,7 +403,9 @@ void delta_net(Ctx& ctx, const Batch& batch, const DeltaNetArgs& d) {
          nullptr,
          counters(ctx),
          (2 * d.k_heads + d.v_heads) * d.dim,
-         batch.cols};
+         batch.cols,
+         false};
+  a.aligned = d.ldqkv % 4 == 0 && d.ldz % 4 == 0 && (uintptr_t(d.qkv) | uintptr_t(d.z)) % 16 == 0;
   a.gates = a.y + i64(batch.cols) * a.channels;
   a.kq = a.gates + i64(batch.cols) * d.v_heads * 2;
   const u64 need = u64(batch.cols) * u64(a.channels + 2 * d.v_heads + d.k_heads) * 4;
@@ -312,11 +430,12 @@ u64 delta_net_scratch_bytes(int max_cols, int max_n) { return u64(max_cols) * u6
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), 16 K and 48 V heads of 128: 1 column 4.9 us, 8 sequences 16.5 (by
-// few_kernel 5.6 and 20.7), 8 columns 15, 512: 218.
+// few_kernel 5.6 and 20.7), 8 columns 15, 512: 169 (convolve 32, step 134, finish 13).
 // tried: the state read after the predecessor, 96 registers a thread | 7.5 / 25.4 / 18.3 us
 // tried: the state of the next wave's blocks prefetched into L2 | 8 sequences 23.0 us against 20.8
 // tried: a cluster of 4 blocks per head for few columns | 9.3 / 38.8 / 23.7 us
 // tried: slices of 32 rows, 8 lanes per row | 549 us at 512 columns against 454, both with early launch
+// tried: a block per V head and 16 rows, 2 rows a thread | step 180 us against 134 | 768 warps for 528 schedulers: some had two
 // tried: early launch at 512 columns | 454 us against 260 | blocks that wait take room from those that run
 // tried: convolution by a block per head and column | 400 us of 680 at 512 columns; a warp per head and 16 columns: 80
 // tried: the output's activations by the block's last warp (rotated: a cluster of 8 heads) | 285.4 tok/s against 287.1, a rotated token the

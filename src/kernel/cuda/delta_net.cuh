@@ -17,6 +17,7 @@ struct Args {
   f32* kq;        // scratch (cols, k_heads)
   u32* counters;  // (seqs, k_heads), zero between launches
   int channels, cols;
+  bool aligned;  // columns of qkv and z start at multiples of 16 bytes
 };
 
 // Two rows of a head's state in 8 lanes.
@@ -52,40 +53,8 @@ struct Rows {
           *reinterpret_cast<float2*>(to) = make_float2(S[r][i][0], S[r][i][1]);
       }
   }
-  // One column: S <- e S + delta k^T; returns o of the rows in every one of the 8 lanes.  q, k, v in shared memory, aligned.
-  __device__ __forceinline__ float2 step(const f32* q, const f32* k, float2 v, f32 e, f32 beta, f32 kq, int l) {
-    f32 kk[chunks][VEC], qq[chunks][VEC], sr[held], so[held];
-#pragma unroll
-    for (int i = 0; i < chunks; i++)
-#pragma unroll
-      for (int x = 0; x < VEC; x++) kk[i][x] = k[(i * 8 + l) * VEC + x], qq[i][x] = q[(i * 8 + l) * VEC + x];
-#pragma unroll
-    for (int h = 0; h < held; h++) {
-      f32 r[VEC] = {}, o[VEC] = {};
-#pragma unroll
-      for (int i = 0; i < chunks; i++)
-#pragma unroll
-        for (int x = 0; x < VEC; x++) r[x] = __fmaf_rn(S[h][i][x], kk[i][x], r[x]), o[x] = __fmaf_rn(S[h][i][x], qq[i][x], o[x]);
-      sr[h] = r[0] + r[1], so[h] = o[0] + o[1];
-      if constexpr (VEC == 4) sr[h] += r[2] + r[3], so[h] += o[2] + o[3];
-    }
-#pragma unroll
-    for (int m = 4; m; m /= 2)
-#pragma unroll
-      for (int h = 0; h < held; h++) sr[h] += __shfl_xor_sync(~0u, sr[h], m), so[h] += __shfl_xor_sync(~0u, so[h], m);
-    f32 out[held];
-#pragma unroll
-    for (int h = 0; h < held; h++) {
-      const f32 delta = beta * ((h ? v.y : v.x) - e * sr[h]);
-#pragma unroll
-      for (int i = 0; i < chunks; i++)
-#pragma unroll
-        for (int x = 0; x < VEC; x++) S[h][i][x] = __fmaf_rn(delta, kk[i][x], e * S[h][i][x]);
-      out[h] = __fmaf_rn(delta, kq, e * so[h]);
-    }
-    return make_float2(out[0], out[1]);
-  }
-  // step() with k and q read again instead of held: half the registers, the same operations in the same order.
+  // One column: S <- e S + delta k^T; returns o of the rows in every one of the 8 lanes.  q, k, v in shared memory, aligned.  k and q are
+  // read twice rather than held.
   __device__ __forceinline__ float2 lean_step(const f32* q, const f32* k, float2 v, f32 e, f32 beta, f32 kq, int l) {
     f32 r[held][VEC] = {}, o[held][VEC] = {}, sr[held], so[held];
 #pragma unroll
