@@ -2,36 +2,20 @@
 //
 // Shapes   x: (cols, ldx) f32     w: (n) or none     outs: per entry an Act, rotated by its own Rotation
 // Grid     chunks of the row x columns x outputs.  Each block sums the whole row (it lies in L2) and transforms its own chunk.
+// Many     columns: norm_wide.cu, where it can.
 // Order    the sum of squares: thread i takes float4 i, i + T, ..., then a warp tree, then the warps in order; T depends on the
 //          rotation alone, so a column's bits do not depend on how many columns there are.
 #include "kernel/cuda/act_layout.h"
 #include "kernel/cuda/half_layout.h"
 #include "kernel/cuda/layout.h"
 #include "kernel/cuda/matmul_half.h"
+#include "kernel/cuda/norm.h"
 #include "kernel/cuda/ops.h"
 #include "kernel/cuda/rotate.cuh"
 
 namespace fewbit::kernel::cuda {
 
 namespace {
-
-struct NormOut {
-  void* data;
-  ActLayout layout;
-  int block;  // of the rotation, 1: none
-  const f32* signs;
-  int perm_k_heads, perm_rep, perm_width;
-};
-struct NormArgs {
-  const f32* x;
-  i64 ldx;
-  int n, cols;
-  bool aligned;  // rows start at multiples of 16 bytes and hold a multiple of 4 numbers
-  const f32* w;
-  f32 eps, reciprocal_n;
-  int n_outs;
-  NormOut outs[4];
-};
 
 __device__ __forceinline__ f32 pow2(int e) { return __uint_as_float(u32(e + 127) << 23); }
 __device__ __forceinline__ u32 magnitude(f32 v) { return __float_as_uint(v) & 0x7fffffffu; }
@@ -282,6 +266,7 @@ void norm(Ctx& ctx, const f32* x, i64 ldx, int n, int cols, const f32* w, f32 ep
       a.outs[a.n_outs++] = o;
       at++;
     }
+    if (norm_wide(ctx, a)) continue;
     LaunchShape s;
     s.grid = dim3(unsigned((act_units(n) * 128 + 4 * threads - 1) / (4 * threads)), unsigned(cols), unsigned(a.n_outs));
     s.block = dim3(unsigned(threads)), s.smem = size_t(threads) * sizeof(float4);
