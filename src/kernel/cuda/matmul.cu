@@ -229,6 +229,7 @@ std::string shape_of(const Ctx& ctx, i64 rows, i64 cols, int columns) {
 void launch_rows(Ctx& ctx, const RowsArgs& a, int groups, u64 bytes) {
   LaunchShape s;
   const bool split = a.p.rows < 2048;
+  if (split && launch_rows_wide(ctx, a, bytes)) return;
   s.grid = dim3(unsigned(split ? a.p.rows : (a.p.rows + 7) / 8), unsigned(groups));
   s.block = dim3(256);
   s.cols = a.cols, s.name = "rows", s.shape = shape_of(ctx, a.p.rows, a.p.n, a.cols), s.bytes = bytes;

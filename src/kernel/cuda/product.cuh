@@ -27,6 +27,8 @@ MvArgs pair_args(const Weight& gate, const Weight& up, const Act& a, Glu kind, f
 RowsArgs rows_args(const Weight& w, const Act& a, f32* y, i64 ldy, bool add);
 
 void launch_rows(Ctx& ctx, const RowsArgs& a, int groups, u64 bytes);
+// By a kernel for many columns, the same sums; false: not for these.
+bool launch_rows_wide(Ctx& ctx, const RowsArgs& a, u64 bytes);
 // By the mat-vec, `groups` of up to 8 columns.
 void launch_mv(Ctx& ctx, MvArgs& a, int layout, ActLayout act, int groups, u64 bytes, const std::string& shape);
 

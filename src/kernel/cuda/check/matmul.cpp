@@ -88,6 +88,24 @@ void together(Rig& rig, Random& random, Type type) {
   }
 }
 
+// Rows of floats times many columns: each as alone.
+void rows_of_many(Rig& rig, Random& random, Type type, i64 rows, i64 cols, int n) {
+  std::vector<Buffer> owned;
+  Matrix m = matrix(random, type, rows, cols, 1, true);
+  const Weight w = place_on(rig.ctx, {view(m)}, GroupUse::separate, owned)[0];
+  const std::vector<f32> x = random.normals(size_t(cols) * size_t(n)), before = random.normals(size_t(rows + 3) * size_t(n));
+  Buffer dx = rig.up(x), many = rig.up(before), alone = rig.up(before);
+  auto multiply = [&](int first, int count, Buffer& y) {
+    const Act a{ActLayout::f32, int(cols), count, dx.as<f32>() + i64(first) * cols};
+    const Kernels::Product p{&w, &a, y.as<f32>() + i64(first) * (rows + 3), rows + 3, true};
+    rig.ctx.k->matmul(rig.ctx, {&p, 1});
+  };
+  multiply(0, n, many);
+  for (int c = 0; c < n; c++) multiply(c, 1, alone);
+  rig.same_bits("matmul.rows.alone", label(type, rows, cols, n), rig.down<f32>(alone.data(), before.size()),
+                rig.down<f32>(many.data(), before.size()));
+}
+
 // Products of different inputs in one call: as each alone.
 void of_two_inputs(Rig& rig, Random& random, Type type) {
   std::vector<Buffer> owned;
@@ -340,6 +358,10 @@ void check_matmul(Rig& rig, bool quick) {
   if (!quick) check_layouts(rig);
   embedding(rig, random, Type::PQ2_0);
   for (Type type : {Type::PQ2_0, Type::Q1_0, Type::IQ3_XXS, Type::Q4_K, Type::Q6_K}) together(rig, random, type);
+  for (Type type : {Type::F32, Type::F16, Type::BF16}) {
+    rows_of_many(rig, random, type, 48, 5120, 37);
+    rows_of_many(rig, random, type, 70, 1000, 34);
+  }
   for (Type type : {Type::PQ2_0, Type::Q1_0, Type::IQ2_XXS, Type::IQ1_M, Type::Q2_K, Type::Q4_0}) of_two_inputs(rig, random, type);
   check_experts(rig, quick);
 }

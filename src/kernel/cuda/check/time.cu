@@ -250,13 +250,24 @@ void time_steps(Rig& rig) {
     Rotation r;
     r.block = 1024, r.signs = signs.as<f32>();
     for (int n : {5120, 6144, 17408}) {
-      Input in(rig, n, cols);
+      Input in(rig, n, cols, ActLayout::q8_128);
       const Kernels::ActOut out{&in.act, &r};
       const f64 us = timer.median_us([&] {
         for (int i = 0; i < times; i++)
           rig.ctx.k->norm(rig.ctx, x.as<f32>(), n, n, cols, n == 5120 ? w.as<f32>() : nullptr, 1e-6f, nullptr, {&out, 1});
       }) / times;
       std::printf("{\"bench\":\"norm\",\"n\":%d,\"cols\":%d,\"us\":%.2f}\n", n, cols, us);
+    }
+    {  // its gates
+      Pool pool(rig, u64(1) << 20);
+      const Weight m = pool.take(Type::BF16, 48, 5120);
+      const Act act{ActLayout::f32, 5120, cols, x.data()};
+      Buffer y = rig.buffer(u64(48) * cols * 4);
+      const Kernels::Product p{&m, &act, y.as<f32>(), 48, false};
+      const f64 us = timer.median_us([&] {
+        for (int i = 0; i < times; i++) rig.ctx.k->matmul(rig.ctx, {&p, 1});
+      }) / times;
+      std::printf("{\"bench\":\"rows\",\"type\":\"BF16\",\"shape\":\"48x5120\",\"cols\":%d,\"us\":%.2f}\n", cols, us);
     }
     // DeltaNet of the 27B: one sequence of `cols` columns, and `cols` sequences of one.
     for (int one = 0; one < 2; one++) {
