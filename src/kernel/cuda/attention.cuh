@@ -14,13 +14,18 @@ struct Args {
   AttentionArgs at;
   const i32* pos;
   const i32* seq;
+  const i32* first;
   const i32* page_table;
-  int max_pages, cols, rep, row_blocks, block_rows, splits;
-  int k_row, v_row;      // bytes of a row in the cache
-  f32* q;                // scratch (cols, n_q, head_dim)
-  f32* part;             // scratch (cols, n_q, splits, head_dim + 2): m, l, o
-  u32* counters;         // (cols, n_kv, row_blocks), zero between launches
-  bool fused, one_each;  // one column of each sequence
+  int max_pages, cols, seqs, most_cols, rep, row_blocks, block_rows, splits;
+  int k_row, v_row;  // bytes of a row in the cache
+  f32* q;            // scratch (cols, n_q, head_dim)
+  f32* part;         // scratch (cols, n_q, splits, head_dim + 2): m, l, o
+  u32* counters;     // (cols, n_kv, row_blocks), zero between launches
+  bool fused;
+  // For tensor cores scratch holds other things (attention_tensor.cuh).
+  __half* q16;      // (cols, n_q, 2, head_dim): hi, lo
+  f32* q_factor;    // (cols, n_q)
+  f32* part_heads;  // (cols, n_q, splits, 2): zero, l; then `part` is (cols, n_q, splits, head_dim): o
 };
 
 __device__ __forceinline__ u8* cache_row(const Args& a, void* cache, int row_bytes, int seq, int position, int head) {
@@ -29,14 +34,13 @@ __device__ __forceinline__ u8* cache_row(const Args& a, void* cache, int row_byt
   return static_cast<u8*>(cache) + ((page * a.at.n_kv + head) * tokens + position % tokens) * i64(row_bytes);
 }
 
-// n numbers in shared memory -> a cache row, by one warp.  F16: the type is known.
-template <bool F16>
+// n numbers in shared memory -> a cache row, by one warp.
 __device__ __forceinline__ void store_row(const f32* v, int n, Type type, u8* row) {
   const int lane = int(threadIdx.x % 32);
   for (int b = 0; b * 32 < n; b++) {
     const int i = b * 32 + lane;
     const f32 x = i < n ? v[i] : 0;
-    if (F16 || type == Type::F16) {
+    if (type == Type::F16) {
       if (i < n) reinterpret_cast<__half*>(row)[i] = __float2half_rn(x);
     } else if (type == Type::F32) {
       if (i < n) reinterpret_cast<f32*>(row)[i] = x;
@@ -64,8 +68,9 @@ __device__ __forceinline__ void store_row(const f32* v, int n, Type type, u8* ro
   }
 }
 
-// One head of one column by one warp: kind 0 = q, 1 = k, 2 = v.  Normed and rotated into `to` (head_dim in shared memory); `work` likewise.
-__device__ __forceinline__ void prepare_head(const Args& a, int c, int kind, int h, f32* work, f32* to) {
+// One head of one column by one warp: kind 0 = q, 1 = k, 2 = v.  Normed and rotated into x: number lane + 32 j in x[j], 0 beyond the last.
+// `work`: head_dim numbers in shared memory, used for q and k with a rotation.
+__device__ __forceinline__ void prepare_values(const Args& a, int c, int kind, int h, f32* work, f32 (&x)[max_head_dim / 32]) {
   const AttentionArgs& at = a.at;
   const int hd = at.head_dim, lane = int(threadIdx.x % 32), position = a.pos[c];
   const f32* from =
@@ -73,7 +78,7 @@ __device__ __forceinline__ void prepare_head(const Args& a, int c, int kind, int
   const f32* norm = kind == 0 ? at.q_norm : kind == 1 ? at.k_norm : nullptr;
   const int half = at.n_rot / 2;
   const bool rotates = kind < 2 && at.rope;
-  f32 x[max_head_dim / 32], w[max_head_dim / 32];  // every load at once, without branches
+  f32 w[max_head_dim / 32];  // every load at once, without branches
   float2 cs[max_head_dim / 32];
   const f32* weights = norm ? norm : from;
   f32 s = 0;
@@ -97,36 +102,45 @@ __device__ __forceinline__ void prepare_head(const Args& a, int c, int kind, int
   for (int j = 0; j < max_head_dim / 32; j++) s = __fmaf_rn(x[j], x[j], s);
   const f32 factor = norm ? 1.0f / sqrtf(warp_sum(s) / f32(hd) + at.eps) : 1;
 #pragma unroll
-  for (int j = 0; j < max_head_dim / 32; j++) {
-    const int i = lane + 32 * j;
+  for (int j = 0; j < max_head_dim / 32; j++)
     if (norm) x[j] = x[j] * factor * w[j];
-    if (i < hd) work[i] = x[j];
-  }
+  if (!rotates) return;
+#pragma unroll
+  for (int j = 0; j < max_head_dim / 32; j++)
+    if (lane + 32 * j < hd) work[lane + 32 * j] = x[j];
   __syncwarp();
 #pragma unroll
   for (int j = 0; j < max_head_dim / 32; j++) {
     const int i = lane + 32 * j;
-    f32 v = x[j];
-    if (rotates && i < at.n_rot) {
+    if (i < at.n_rot) {
       const bool second = at.neox ? i >= half : i % 2;
       const f32 other = work[at.neox ? (second ? i - half : i + half) : i ^ 1];
-      v = second ? other * cs[j].y + v * cs[j].x : v * cs[j].x - other * cs[j].y;
+      x[j] = second ? other * cs[j].y + x[j] * cs[j].x : x[j] * cs[j].x - other * cs[j].y;
     }
-    if (i < hd) to[i] = v;
+  }
+}
+// Likewise into `to`, shared memory.
+__device__ __forceinline__ void prepare_head(const Args& a, int c, int kind, int h, f32* work, f32* to) {
+  f32 x[max_head_dim / 32];
+  prepare_values(a, c, kind, h, work, x);
+#pragma unroll
+  for (int j = 0; j < max_head_dim / 32; j++) {
+    const int i = int(threadIdx.x % 32) + 32 * j;
+    if (i < a.at.head_dim) to[i] = x[j];
   }
   __syncwarp();
 }
 
-// VEC neighbours at element i of a cache row.  F16: the type is known, so that loads of several rows can be under way at once.
-template <int VEC, bool F16>
+// VEC neighbours at element i of a cache row.
+template <int VEC>
 __device__ __forceinline__ void load_row(const u8* row, Type type, int i, f32 (&v)[VEC]) {
-  if (!F16 && type == Type::F32) {
+  if (type == Type::F32) {
 #pragma unroll
     for (int k = 0; k < VEC; k += 2) {
       const float2 f = *reinterpret_cast<const float2*>(row + 4 * (i + k));
       v[k] = f.x, v[k + 1] = f.y;
     }
-  } else if (F16 || type == Type::F16) {
+  } else if (type == Type::F16) {
     if constexpr (VEC == 8) {
       const uint4 q = *reinterpret_cast<const uint4*>(row + 2 * i);
       const u32 w[4] = {q.x, q.y, q.z, q.w};
@@ -159,23 +173,18 @@ __device__ __forceinline__ void load_row(const u8* row, Type type, int i, f32 (&
 }
 
 // Key k of a split, of `keys`; one beyond the last is masked by the caller.
-template <int VEC, bool F16>
+template <int VEC>
 __device__ __forceinline__ void load_key(const Args& a, const u8* rows, int k, int keys, int d0, f32 (&key)[VEC]) {
-  const int hd = a.at.head_dim;
-  if constexpr (F16) {  // the last one again rather than a branch
-    load_row<VEC, F16>(rows + i64(min(k, keys - 1)) * a.k_row, Type::F16, d0 < hd ? d0 : 0, key);
-  } else {
 #pragma unroll
-    for (int i = 0; i < VEC; i++) key[i] = 0;
-    if (k < keys && d0 < hd) load_row<VEC, F16>(rows + i64(k) * a.k_row, a.at.cache.k_type, d0, key);
-  }
+  for (int i = 0; i < VEC; i++) key[i] = 0;
+  if (k < keys && d0 < a.at.head_dim) load_row<VEC>(rows + i64(k) * a.k_row, a.at.cache.k_type, d0, key);
 }
 
 // Adds value k, weighted by score[row][k], to every row of o.
-template <bool F16, int ROWS, int VEC, class Score>
+template <int ROWS, int VEC, class Score>
 __device__ __forceinline__ void add_value(const Args& a, const u8* rows, int k, int d0, const Score& score, f32 (&o)[ROWS][VEC]) {
   f32 value[VEC];
-  load_row<VEC, F16>(rows + i64(k) * a.v_row, a.at.cache.v_type, d0, value);
+  load_row<VEC>(rows + i64(k) * a.v_row, a.at.cache.v_type, d0, value);
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
     const f32 p = score[r][k];
@@ -208,8 +217,11 @@ __device__ __forceinline__ void write_out(const Args& a, int c, int h, int d, f3
   at.out[(i64(c) * at.n_q + h) * at.head_dim + d] = v;
 }
 
-// A block per (column, KV head, split), up to 8 columns (attention_split.cu).  prepare: one column of each sequence, whose head the splits
-// prepare for themselves.
+// Other caches than f16 (attention_lanes.cu).  prepare: up to 8 columns, one of each sequence, whose heads the splits prepare for
+// themselves.
+template <int VEC>
+void launch_lanes(Ctx& ctx, Args& a, bool prepare);
+// Of these a block per (column, KV head, split), up to 8 columns (attention_split.cu).
 template <int VEC>
 void launch_split(Ctx& ctx, Args& a, bool prepare);
 

@@ -1,4 +1,4 @@
-// Attention of up to 8 columns: the splits of a column's keys run in parallel.
+// Attention of up to 8 columns over a cache of f32, q8_0 or q4_0: the splits of a column's keys run in parallel.
 #include "kernel/cuda/attention.cuh"
 
 namespace fewbit::kernel::cuda::attend {
@@ -7,7 +7,7 @@ namespace {
 
 // One (column, KV head, up to 8 of its queries), split blockIdx.x; with `fused` the last block to arrive folds.  A warp owns 8 of a split's
 // 64 keys: their scores, then their part of the weighted values.
-template <int VEC, bool PREPARE, bool F16>
+template <int VEC, bool PREPARE>
 __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args a) {
   constexpr int width = VEC * 32;  // dimensions that the lanes span
   __shared__ f32 score[max_rows][split_keys];
@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args
       prepare_head(a, c, kind, kind ? kv : h0 + j, work, to);
       if (!kind) continue;
       const bool key = kind == 1;
-      store_row<F16>(to, hd, key ? at.cache.k_type : at.cache.v_type,
-                     cache_row(a, key ? at.cache.k : at.cache.v, key ? a.k_row : a.v_row, seq, position, kv));
+      store_row(to, hd, key ? at.cache.k_type : at.cache.v_type,
+                cache_row(a, key ? at.cache.k : at.cache.v, key ? a.k_row : a.v_row, seq, position, kv));
     }
     __syncthreads();
 #pragma unroll
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args
       for (int kk = 0; kk < at_once; kk++) {
         const int k = mine0 + part_k * at_once + kk;
         f32 key[VEC];
-        load_key<VEC, F16>(a, k_rows, k, keys, d0, key);
+        load_key<VEC>(a, k_rows, k, keys, d0, key);
 #pragma unroll
         for (int r = 0; r < max_rows; r++) {
           f32 s = 0;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args
       for (int kk = 0; kk < 8; kk++) {
         const int k = mine0 + kk;
         if (k >= keys) break;
-        add_value<F16>(a, v_rows, k, d0, score, o);
+        add_value(a, v_rows, k, d0, score, o);
       }
     }
     // The warps' parts in order.
@@ -190,14 +190,10 @@ __global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Args
 template <int VEC>
 void launch_split(Ctx& ctx, Args& a, bool prepare) {
   const AttentionArgs& at = a.at;
-  const bool f16 = at.cache.k_type == Type::F16 && at.cache.v_type == Type::F16;
   LaunchShape s;
   s.grid = dim3(unsigned(a.splits), unsigned(at.n_kv * a.row_blocks), unsigned(a.cols)), s.block = dim3(256);
   s.cols = a.cols, s.name = "attention.split";
-  launch(ctx,
-         prepare ? (f16 ? split_kernel<VEC, true, true> : split_kernel<VEC, true, false>)
-                 : (f16 ? split_kernel<VEC, false, true> : split_kernel<VEC, false, false>),
-         s, a);
+  launch(ctx, prepare ? split_kernel<VEC, true> : split_kernel<VEC, false>, s, a);
 }
 template void launch_split<2>(Ctx&, Args&, bool);
 template void launch_split<4>(Ctx&, Args&, bool);

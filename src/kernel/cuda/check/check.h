@@ -80,7 +80,8 @@ void check_in_file(Rig& rig, bool quick);
 void check_half(Rig& rig, bool quick);  // large F16 and BF16 matrices
 void check_half_wide(Rig& rig);         // their wide kernel, briefly
 void check_steps(Rig& rig);
-void check_sequence(Rig& rig, bool quick);  // attention, DeltaNet
+void check_sequence(Rig& rig, bool quick);   // attention, DeltaNet
+void check_attention(Rig& rig, bool quick);  // over an f16 cache
 struct TimeOptions {
   std::string what, types, cols;  // matvec, chain, steps, experts; lists with commas; empty: all
 };

@@ -1,4 +1,5 @@
-// cuda_check [verify|quick|quick-wide|decode|wide|half|experts|layouts|in-file|time [matvec|chain|steps|experts [TYPES [COLUMNS]]]] [-v]
+// cuda_check [verify|quick|quick-wide|decode|attention|wide|half|experts|layouts|in-file|time [WHAT [TYPES [COLUMNS]]]] [-v]
+// WHAT: matvec, chain, steps, attention, experts
 #include <cstring>
 
 #include "kernel/ceiling.h"
@@ -102,6 +103,7 @@ int main(int argc, char** argv) {
     if (!only_wide) {
       check_steps(rig);
       check_sequence(rig, stage == "quick");
+      check_attention(rig, stage == "quick");
       check_matmul(rig, stage == "quick");
       check_in_file(rig, stage == "quick");
       check_half(rig, stage == "quick");
@@ -111,8 +113,10 @@ int main(int argc, char** argv) {
     std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);
     return rig.failed ? 1 : 0;
   }
-  if (stage == "decode" || stage == "experts" || stage == "layouts" || stage == "in-file" || stage == "half") {
-    if (stage == "half") {
+  if (stage == "decode" || stage == "experts" || stage == "layouts" || stage == "in-file" || stage == "half" || stage == "attention") {
+    if (stage == "attention") {
+      check_attention(rig, what == "quick");
+    } else if (stage == "half") {
       check_half(rig, false);
     } else if (stage == "experts") {
       check_experts(rig, false);
@@ -123,6 +127,7 @@ int main(int argc, char** argv) {
     } else {
       check_decode(rig);
       check_sequence(rig, true);
+      check_attention(rig, true);
       check_steps(rig);
     }
     std::printf("{\"ok\":%d,\"failed\":%d}\n", rig.ok, rig.failed);

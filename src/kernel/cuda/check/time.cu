@@ -302,20 +302,30 @@ void time_steps(Rig& rig) {
       }
       std::printf("{\"bench\":\"delta_net\",\"cols\":%d,\"seqs\":%d,\"us\":%.2f}\n", cols, seqs, us);
     }
-    // Attention of the 27B at some depths.
+    std::fflush(stdout);
+  }
+}
+
+// Attention of the 27B at some depths: columns of one sequence, and of as many sequences.
+void time_attention(Rig& rig) {
+  Timer timer(rig);
+  Random random(8);
+  Buffer w = rig.up(random.normals(256));
+  for (auto [cols, one_each] : {std::pair(1, false), {8, false}, {8, true}, {64, false}, {512, false}})
     for (int depth : {64, 1024, 8192}) {
-      if (cols == 512 && depth > 1024) continue;
-      const int max_pages = (depth + cols) / 64 + 1;
-      std::vector<i32> pos, seq(size_t(cols), 0), pages;
-      for (int c = 0; c < cols; c++) pos.push_back(depth + c);
-      for (int p = 0; p < max_pages; p++) pages.push_back(p);
-      Buffer bp = rig.up(pos), bs = rig.up(seq), bt = rig.up(pages), q = rig.up(random.normals(size_t(12288) * cols)),
-             kv = rig.up(random.normals(size_t(2048) * cols)), out = rig.buffer(u64(6144) * cols * 4);
-      Buffer rope = rig.up(random.normals(size_t(max_pages) * 64 * 64)), k = rig.buffer(u64(max_pages) * 4 * 64 * 512),
-             v = rig.buffer(u64(max_pages) * 4 * 64 * 512);
+      const int seqs = one_each ? cols : 1, per_seq = cols / seqs, pages_each = (depth + per_seq) / 64 + 1;
+      std::vector<i32> pos, seq, pages, first;
+      for (int c = 0; c < cols; c++) pos.push_back(depth + c % per_seq), seq.push_back(c / per_seq);
+      for (int p = 0; p < pages_each * seqs; p++) pages.push_back(p);
+      for (int s = 0; s <= seqs; s++) first.push_back(s * per_seq);
+      Buffer bp = rig.up(pos), bs = rig.up(seq), bt = rig.up(pages), bf = rig.up(first),
+             q = rig.up(random.normals(size_t(12288) * size_t(cols))), kv = rig.up(random.normals(size_t(2048) * size_t(cols))),
+             out = rig.buffer(u64(6144) * u64(cols) * 4);
+      Buffer rope = rig.up(random.normals(size_t(pages_each) * 64 * 64)), k = rig.buffer(u64(pages_each * seqs) * 4 * 64 * 512),
+             v = rig.buffer(u64(pages_each * seqs) * 4 * 64 * 512);
       Batch b;
-      b.cols = cols, b.seqs = 1, b.max_seq_cols = cols, b.max_pos = depth + cols - 1, b.pos = bp.as<i32>(), b.seq = bs.as<i32>(),
-      b.page_table = bt.as<i32>(), b.max_pages = max_pages;
+      b.cols = cols, b.seqs = seqs, b.max_seq_cols = per_seq, b.max_pos = depth + per_seq - 1, b.pos = bp.as<i32>(), b.seq = bs.as<i32>(),
+      b.first = bf.as<i32>(), b.page_table = bt.as<i32>(), b.max_pages = pages_each;
       AttentionArgs a;
       a.q = q.as<f32>(), a.k = kv.as<f32>(), a.v = kv.as<f32>() + 1024, a.ldq = 12288, a.ldk = a.ldv = 2048, a.n_q = 24, a.n_kv = 4,
       a.head_dim = 256, a.q_stride = 512, a.gated = true;
@@ -324,10 +334,15 @@ void time_steps(Rig& rig) {
       const f64 us = timer.median_us([&] {
         for (int i = 0; i < 10; i++) rig.ctx.k->attention(rig.ctx, b, a);
       }) / 10;
-      std::printf("{\"bench\":\"attention\",\"depth\":%d,\"cols\":%d,\"us\":%.2f}\n", depth, cols, us);
+      std::printf("{\"bench\":\"attention\",\"depth\":%d,\"cols\":%d,\"seqs\":%d,\"us\":%.2f", depth, cols, seqs, us);
+      std::vector<Launch> each;
+      rig.ctx.launches = &each;
+      for (int i = 0; i < 3; i++) each.clear(), rig.ctx.k->attention(rig.ctx, b, a);
+      rig.ctx.launches = nullptr;
+      for (const Launch& l : each) std::printf(",\"%s\":%.2f", l.kernel.c_str(), l.time_us);
+      std::printf("}\n");
+      std::fflush(stdout);
     }
-    std::fflush(stdout);
-  }
 }
 
 // Experts of the issue's table: 256 of 512x2048, top 8.  One token's weights: "warm", the same eight experts again and again, so from the
@@ -394,6 +409,7 @@ void time_kernels(Rig& rig, const TimeOptions& o) {
   if (o.what.empty() || o.what == "matvec") time_matvec(rig, o);
   if (o.what.empty() || o.what == "chain") time_chain(rig, o);
   if (o.what.empty() || o.what == "steps") time_steps(rig);
+  if (o.what.empty() || o.what == "steps" || o.what == "attention") time_attention(rig);
   if (o.what.empty() || o.what == "steps" || o.what == "experts") time_experts(rig, o);
 }
 
