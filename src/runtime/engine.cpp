@@ -84,6 +84,7 @@ class EngineImpl final : public Engine {
   int fill(std::span<const StepItem> items, size_t& item, int& at);
   void pass(int wanted, f32* logits, Token* ids);
   void note_non_finite(std::span<const f32> logits);
+  void note_non_finite_on_device();
 
   Prepared p_;
   ModelInfo info_;
@@ -269,6 +270,30 @@ void EngineImpl::pass(int wanted, f32* logits, Token* ids) {
     }
   }
   if (wanted && ids) p_.device->download(ids, ids_.data(), u64(wanted) * sizeof(i32));
+  if (host_memory || !wanted || !non_finite_.empty()) return;
+  bool finite = true;
+  if (!ids) finite = model::all_finite({logits, size_t(wanted) * size_t(vocab())});
+  for (int i = 0; ids && i < wanted; i++)
+    if (ids[i] < 0) ids[i] = 0, finite = false;
+  if (!finite) note_non_finite_on_device();
+}
+
+// The pass once more, looking at each layer's output.  It writes the same keys and values again, but recurrent states go on twice: done
+// only where no other sequence than the spoilt one can suffer.
+void EngineImpl::note_non_finite_on_device() {
+  if (!ctx_.launches && !(cache_.recurrent() && p_.options.n_seqs > 1)) {
+    const model::LayerTrace look = [&](int layer, const f32* x, int n, int cols) {
+      if (non_finite_layer_ < 0 && !model::all_finite({x, size_t(n) * size_t(cols)})) non_finite_layer_ = layer;
+    };
+    model::Pass pass(ctx_, model_->config(), {arena_.as<u8>(), size_t(arena_.bytes())}, false);
+    pass.batch = batch_;
+    pass.states = cache_.layers();
+    pass.rope = model_->rope();
+    pass.trace = &look;
+    model_->trunk(pass);
+  }
+  note_non_finite({});
+  if (non_finite_.empty()) non_finite_ = "the row of logits";
 }
 
 // Once, at the first of them.

@@ -116,8 +116,9 @@ class Engine {
   virtual Status checkpoint(SequenceId seq) = 0;
   virtual Result<SequenceId> fork(SequenceId seq) = 0;  // shares whole KV pages, copies the state
 
-  // An error once a number was seen that is not finite: it names the first layer that put it out, or the logits.  Looked for where device
-  // memory is host memory.  What follows from such a column has no meaning; the other columns are as they should be.
+  // An error once a number was seen that is not finite: it names the first layer that put it out, or the logits.  Looked for in
+  // every layer where device memory is host memory, else in what is asked for: logits, or tokens chosen on the device.  What follows from
+  // such a column has no meaning; the other columns are as they should be.
   virtual Status finite() const = 0;
 
   // Every operation of the next step is recorded here until set to nullptr.

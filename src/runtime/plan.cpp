@@ -144,13 +144,31 @@ model::LoadOptions load_options(const EngineOptions& o, bool dry) {
   return l;
 }
 
+// Whether a device has kernels for every type in the file.
+static bool runs_all_types(const gguf::File& file, const kernel::Kernels& kernels) {
+  return std::all_of(file.tensors().begin(), file.tensors().end(), [&](const gguf::Tensor& t) {
+    kernel::HostTensor h;
+    h.type = t.type, h.cols = 512, h.rows = 16;
+    return t.n_dims < 2 || kernels.describe(h, {}).ok();
+  });
+}
+
 Result<Prepared> prepare(const EngineOptions& options) {
   FEWBIT_OK(check_options(options));
   Prepared p;
   p.options = options;
   EngineOptions& o = p.options;
-  FEWBIT_TRY(p.device, open_device(o.device, {.threads = o.threads}));
+  // "auto" is the CPU where a GPU cannot do it.
+  const bool automatic = o.device == "auto";
+  FEWBIT_TRY(p.device, open_device(automatic && (o.act_int8 || o.path == kernel::Path::exact) ? "cpu" : o.device, {.threads = o.threads}));
   FEWBIT_TRY(p.file, open_file(o, false));
+  if (automatic && p.device->kind() != DeviceKind::cpu) {
+    FEWBIT_TRY(const kernel::Kernels* there, kernel::kernels_for(*p.device, o.path));
+    if (!runs_all_types(p.file, *there)) {
+      log::warn("{} has no kernel for a type of this model: it runs on the CPU", p.device->id());
+      FEWBIT_TRY(p.device, open_device("cpu", {.threads = o.threads}));
+    }
+  }
   FEWBIT_TRY(model::Config config, model::Config::read(p.file));
   FEWBIT_OK(check_kernel_limits(config));
 

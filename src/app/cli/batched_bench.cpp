@@ -86,6 +86,7 @@ void add_batched_bench(CLI::App& app, Run& run) {
             std::vector<f64> prefill, decode;
             for (int r = 0; r < o->reps; r++) {
               FEWBIT_TRY(Timing t, once(*engine, int(pp), int(tg), int(pl)));
+              FEWBIT_OK(engine->finite());
               prefill.push_back(t.prefill);
               decode.push_back(t.decode);
             }

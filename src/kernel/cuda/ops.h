@@ -47,6 +47,6 @@ void act_mul(Ctx&, const f32* gate, const f32* up, Glu kind, i64 count, f32* h);
 void route(Ctx&, const f32* logits, int experts, int k, int cols, f32 scale, i32* ids, f32* weights);
 void add_gated(Ctx&, f32* x, const f32* y, const f32* gate, int n, int cols);
 void gather(Ctx&, const f32* from, const i32* index, int count, int n, f32* to);
-void argmax(Ctx&, const f32* logits, int n, int cols, i32* ids);
+void argmax(Ctx&, const f32* logits, int n, int cols, i32* ids);  // -1 for a column that holds a number that is not finite
 
 }  // namespace fewbit::kernel::cuda

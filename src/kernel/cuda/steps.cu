@@ -81,6 +81,7 @@ __global__ void gather_kernel(const f32* from, const i32* index, int n, f32* to)
 }
 
 constexpr int argmax_parts = 128;
+// A number that is not finite counts as the best of all, with the index -1.
 struct Best {
   f32 value;
   i32 index;
@@ -107,8 +108,11 @@ __global__ void argmax_kernel(const f32* logits, int n, Best* out) {
   early_wait();
   const f32* l = logits + i64(blockIdx.y) * n;
   Best b{-INFINITY, 0x7fffffff};
-  for (int i = int(blockIdx.x * blockDim.x + threadIdx.x); i < n; i += int(gridDim.x * blockDim.x))
-    if (better(l[i], i, b.value, b.index)) b = {l[i], i};
+  for (int i = int(blockIdx.x * blockDim.x + threadIdx.x); i < n; i += int(gridDim.x * blockDim.x)) {
+    const f32 v = l[i];
+    if (!(fabsf(v) < INFINITY)) b = {INFINITY, -1};
+    if (better(v, i, b.value, b.index)) b = {v, i};
+  }
   b = block_best(b);
   if (threadIdx.x == 0) out[blockIdx.y * gridDim.x + blockIdx.x] = b;
 }
@@ -120,7 +124,7 @@ __global__ void argmax_last_kernel(const Best* in, int n, i32* ids) {
   for (int i = int(threadIdx.x); i < n; i += int(blockDim.x))
     if (better(p[i].value, p[i].index, b.value, b.index)) b = p[i];
   b = block_best(b);
-  if (threadIdx.x == 0) ids[blockIdx.x] = b.index == 0x7fffffff ? 0 : b.index;  // all NaN
+  if (threadIdx.x == 0) ids[blockIdx.x] = b.index;
 }
 
 LaunchShape wide(const char* name, int n, int cols) {

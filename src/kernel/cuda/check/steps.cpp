@@ -206,6 +206,14 @@ void check_steps(Rig& rig) {
     k.argmax(rig.ctx, dl.as<f32>(), n, cols, di.as<i32>());
     r.argmax(rig.ref, l.data(), n, cols, ids.data());
     rig.report("argmax", std::to_string(n), rig.down<i32>(di.data(), ids.size()) == ids, 0);
+    for (const f32 bad : {NAN, INFINITY, -INFINITY}) {  // nobody looks at logits that stay on the GPU
+      std::vector<f32> spoilt = l;
+      spoilt[size_t(n) + size_t(n) / 2] = bad;
+      ids[1] = -1;
+      dl = rig.up(spoilt);
+      k.argmax(rig.ctx, dl.as<f32>(), n, cols, di.as<i32>());
+      rig.report("argmax", std::to_string(n) + ", not finite", rig.down<i32>(di.data(), ids.size()) == ids, 0);
+    }
   }
 }
 
