@@ -65,16 +65,17 @@ __device__ __forceinline__ void store(f32* to, const f32 (&x)[N]) {
     to[0] = x[0];
 }
 
-constexpr int convolve_columns = 8;  // of a warp
+constexpr int convolve_columns = 8,
+              convolve_warps = 4;  // columns of a warp that has a V head; a K head takes twice the work, so half as many
 
 // Some columns of `HEADS` heads of a warp, one after another: q and k of a K head, or a V head.  Weights and window stay in registers; with
 // fewer than TAPS taps the first ones are zero.
 template <int DIM, int TAPS, int HEADS>
-__device__ __forceinline__ void convolve(const Args& a, int job, int lane, int c_begin) {
-  constexpr int n = Head<DIM>::n;
+__device__ __forceinline__ void convolve(const Args& a, int h0, int lane, int c_begin) {
+  constexpr int n = Head<DIM>::n, columns = convolve_columns / HEADS;
   const DeltaNetArgs& d = a.d;
-  const int head = HEADS == 2 ? job : 2 * d.k_heads + job - d.k_heads, pad = TAPS == 4 ? 0 : TAPS - d.conv;
-  const int c_end = min(c_begin + convolve_columns, a.cols);
+  const int head = HEADS == 2 ? h0 : 2 * d.k_heads + h0, pad = TAPS == 4 ? 0 : TAPS - d.conv;
+  const int c_end = min(c_begin + columns, a.cols);
   f32 w[HEADS][TAPS][n], x[HEADS][TAPS][n], next[HEADS][n];  // x: inputs, the newest last
   int channel[HEADS];
 #pragma unroll
@@ -89,50 +90,52 @@ __device__ __forceinline__ void convolve(const Args& a, int job, int lane, int c
     }
   }
   early_wait();
-  auto input = [&](int c, f32(&to)[HEADS][n]) {
+  if (c_begin >= c_end) return;
+  auto input = [&](int c, f32(&to)[n], int h) { load(to, d.qkv + i64(c) * d.ldqkv + channel[h], a.aligned); };
+  const int seqs = a.seq[min(c_begin + lane % columns, a.cols - 1)];
+  // The columns in front, whether they are of the same sequence or not: its first column takes a moment to find.
 #pragma unroll
-    for (int h = 0; h < HEADS; h++) load(to[h], d.qkv + i64(c) * d.ldqkv + channel[h], a.aligned);
-  };
-  input(c_begin, next);
-  const int seqs = lane < convolve_columns ? a.seq[min(c_begin + lane, a.cols - 1)] : 0;
-  if (HEADS == 1 && c_begin + lane < c_end) {  // a lane: the gates of a column
-    const int h = job - d.k_heads, c = c_begin + lane;
-    const f32 v = d.alpha[c * d.ldab + h] + d.dt[h];
-    *reinterpret_cast<float2*>(a.gates + (i64(c) * d.v_heads + h) * 2) =
-        make_float2(expf(d.a[h] * (v > 20.0f ? v : log1pf(expf(v)))), sigmoid(d.beta[c * d.ldab + h]));
+  for (int h = 0; h < HEADS; h++) {
+    input(c_begin, next[h], h);
+#pragma unroll
+    for (int t = 1; t < TAPS; t++) {
+      input(max(c_begin - TAPS + t, 0), x[h][t], h);
+#pragma unroll
+      for (int j = 0; j < n; j++) x[h][t][j] = t <= pad ? 0 : x[h][t][j];
+    }
+  }
+  if (HEADS == 1 && lane < columns && c_begin + lane < c_end) {  // a lane: the gates of a column
+    const int c = c_begin + lane;
+    const f32 v = d.alpha[c * d.ldab + h0] + d.dt[h0];
+    *reinterpret_cast<float2*>(a.gates + (i64(c) * d.v_heads + h0) * 2) =
+        make_float2(expf(d.a[h0] * (v > 20.0f ? v : log1pf(expf(v)))), sigmoid(d.beta[c * d.ldab + h0]));
   }
   int seq_of = -1;
 #pragma unroll 1
   for (int c = c_begin; c < c_end; c++) {
     const int seq = __shfl_sync(~0u, seqs, c - c_begin);
-    if (seq != seq_of) {  // the window at c: earlier columns, and what is kept of earlier steps
+    if (seq != seq_of) {  // what of the window lies in front of the sequence is kept of earlier steps
       seq_of = seq;
-      const int first = a.first[seq];
-      const i64 slot = a.slot[seq];
+      const int before = c - a.first[seq];
+      if (before < TAPS - 1) {
+        const f32* kept = d.conv_state + (a.slot[seq] * i64(d.conv - 1) + d.conv - 1 + before - TAPS) * a.channels;
 #pragma unroll
-      for (int h = 0; h < HEADS; h++)
+        for (int h = 0; h < HEADS; h++)
 #pragma unroll
-        for (int t = 1; t < TAPS; t++) {
-          const int index = c - first - TAPS + t;
-          if (t <= pad) {
-#pragma unroll
-            for (int j = 0; j < n; j++) x[h][t][j] = 0;
-          } else if (index >= 0) {
-            load(x[h][t], d.qkv + i64(first + index) * d.ldqkv + channel[h], a.aligned);
-          } else {
-            load(x[h][t], d.conv_state + (slot * (d.conv - 1) + d.conv - 1 + index) * a.channels + channel[h], true);
-          }
-        }
+          for (int t = 1; t < TAPS; t++)
+            if (t > pad && before - TAPS + t < 0) load(x[h][t], kept + i64(t) * a.channels + channel[h], true);
+      }
     }
 #pragma unroll
-    for (int h = 0; h < HEADS; h++)
+    for (int h = 0; h < HEADS; h++) {
 #pragma unroll
       for (int j = 0; j < n; j++) {
 #pragma unroll
         for (int t = 0; t < TAPS - 1; t++) x[h][t][j] = x[h][t + 1][j];
         x[h][TAPS - 1][j] = next[h][j];
       }
-    input(min(c + 1, a.cols - 1), next);
+      input(min(c + 1, a.cols - 1), next[h], h);
+    }
     f32 y[HEADS][n];
 #pragma unroll
     for (int h = 0; h < HEADS; h++)
@@ -157,7 +160,7 @@ __device__ __forceinline__ void convolve(const Args& a, int job, int lane, int c
 #pragma unroll
       for (int j = 0; j < n; j++) y[0][j] /= sqrtf(f32(DIM)), product[j] = y[1][j] * y[0][j];
       const f32 kq = Head<DIM>::sum(product);
-      if (lane == 0) a.kq[c * d.k_heads + job] = kq;
+      if (lane == 0) a.kq[c * d.k_heads + h0] = kq;
     }
     if (DIM < 32 && lane >= DIM) continue;
 #pragma unroll
@@ -166,13 +169,14 @@ __device__ __forceinline__ void convolve(const Args& a, int job, int lane, int c
 }
 
 template <int DIM, int TAPS>
-__global__ void __launch_bounds__(256) convolve_kernel(const __grid_constant__ Args a) {
+__global__ void __launch_bounds__(32 * convolve_warps, TAPS == 4 ? 5 : 1) convolve_kernel(const __grid_constant__ Args a) {
   early_launch();
-  const int lane = int(threadIdx.x % 32), job = int(blockIdx.x) * 8 + int(threadIdx.x / 32), c_begin = int(blockIdx.y) * convolve_columns;
-  if (job < a.d.k_heads)
-    convolve<DIM, TAPS, 2>(a, job, lane, c_begin);
-  else if (job < a.d.k_heads + a.d.v_heads)
-    convolve<DIM, TAPS, 1>(a, job, lane, c_begin);
+  const int lane = int(threadIdx.x % 32), job = int(blockIdx.x) * convolve_warps + warp_index(), of_k = 2 * a.d.k_heads,
+            c_begin = int(blockIdx.y) * convolve_columns;
+  if (job < of_k)
+    convolve<DIM, TAPS, 2>(a, job / 2, lane, c_begin + job % 2 * (convolve_columns / 2));
+  else if (job < of_k + a.d.v_heads)
+    convolve<DIM, TAPS, 1>(a, job - of_k, lane, c_begin);
   else
     early_wait();
 }
@@ -378,8 +382,9 @@ void run(Ctx& ctx, const Batch& batch, const Args& a) {
   s.cols = batch.cols;
   const u64 state = u64(batch.seqs) * u64(d.v_heads) * u64(d.dim) * u64(d.dim) * 8;
   if (batch.max_seq_cols <= few_columns && batch.seqs * d.k_heads <= counter_count) return launch_few(ctx, batch, a);
-  s.grid = dim3(unsigned(d.k_heads + d.v_heads + 7) / 8, unsigned(batch.cols + convolve_columns - 1) / convolve_columns),
-  s.block = dim3(256), s.name = "delta_net.convolve";
+  s.grid = dim3(unsigned(2 * d.k_heads + d.v_heads + convolve_warps - 1) / convolve_warps,
+                unsigned(batch.cols + convolve_columns - 1) / convolve_columns),
+  s.block = dim3(32 * convolve_warps), s.name = "delta_net.convolve";
   launch(ctx, d.conv == 4 ? convolve_kernel<DIM, 4> : convolve_kernel<DIM, 8>, s, a);
   const int rep = d.v_heads / d.k_heads, held = rep % 3 == 0 ? 3 : rep % 2 == 0 ? 2 : 1;
   s.grid = dim3(unsigned(d.v_heads / held * (DIM / slice)), unsigned(batch.seqs)), s.block = dim3(step_threads), s.name = "delta_net.step",
@@ -430,14 +435,17 @@ u64 delta_net_scratch_bytes(int max_cols, int max_n) { return u64(max_cols) * u6
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), 16 K and 48 V heads of 128: 1 column 4.9 us, 8 sequences 16.5 (by
-// few_kernel 5.6 and 20.7), 8 columns 15, 512: 169 (convolve 32, step 134, finish 13).
+// few_kernel 5.6 and 20.7), 8 columns 15, 512: 158 (convolve 23, step 134, finish 13).
 // tried: the state read after the predecessor, 96 registers a thread | 7.5 / 25.4 / 18.3 us
 // tried: the state of the next wave's blocks prefetched into L2 | 8 sequences 23.0 us against 20.8
 // tried: a cluster of 4 blocks per head for few columns | 9.3 / 38.8 / 23.7 us
 // tried: slices of 32 rows, 8 lanes per row | 549 us at 512 columns against 454, both with early launch
+// tried: the step's sums ordered by hand: r before o, e S while r is exchanged, fences between | 134, 133 and 134 us against 134 | of 478
+//        cycles a column 290 issue, 65 wait for exchanges and shared memory, 55 for registers
 // tried: a block per V head and 16 rows, 2 rows a thread | step 180 us against 134 | 768 warps for 528 schedulers: some had two
-// tried: early launch at 512 columns | 454 us against 260 | blocks that wait take room from those that run
+// tried: early launch at 512 columns | 454 us against 260, later 335 against 158 | blocks that wait take room from those that run
 // tried: convolution by a block per head and column | 400 us of 680 at 512 columns; a warp per head and 16 columns: 80
+// tried: convolution by warps of 8 columns of K heads too, their window found first | 32 us against 23
 // tried: the output's activations by the block's last warp (rotated: a cluster of 8 heads) | 285.4 tok/s against 287.1, a rotated token the
 //        same, 3.38 ms | every block's end grows by what six blocks of another launch did
 // tried: early launch behind the wait, or when the state is there | 283.5 and 279.3 tok/s against 290.5
