@@ -7,8 +7,8 @@
 //         time and folded at once.
 // Blocks  the longest first, so that the last ones are short.
 //
-// Shared  in panels of 64 rows x 64 numbers, f16, 16-byte piece j of row r at j ^ (r % 8): queries (hi, then lo) | stages
-#include "kernel/cuda/attention_tensor.cuh"
+// Shared  in panels (attention_steps.cuh): queries (hi, then lo) | stages; at the end results instead of queries
+#include "kernel/cuda/attention_steps.cuh"
 
 namespace fewbit::kernel::cuda::attend {
 
@@ -16,61 +16,12 @@ namespace {
 
 constexpr int tile_rows = 64;
 
-constexpr int panel = 64 * 128;  // bytes
 template <int WIDTH>
 struct TilesShape {
   static constexpr int unit = WIDTH < 128 ? WIDTH : 128, units = WIDTH / unit;  // units: of keys, as many of values
   static constexpr int stage = unit / 64 * panel, low = WIDTH / 64 * panel, queries = 2 * low;
   static constexpr int bytes(int stages) { return queries + stages * stage; }
 };
-__device__ __forceinline__ u32 panel_piece(int row, int piece) { return u32(piece / 8 * panel + row * 128 + (piece % 8 ^ row % 8) * 16); }
-
-// From where piece p of a row is (p at most 1) to piece p + j, j even.
-__device__ __forceinline__ u32 panel_on(u32 at, int j) { return (at ^ u32(16 * (j % 8))) + u32(panel * (j / 8)); }
-
-template <int UNIT>
-__device__ __forceinline__ void add_scores(f32 (&sum)[32], f32 (&low)[32], u32 q, u32 to_low, u32 unit, bool more) {
-  const int lane = int(threadIdx.x % 32);
-  const u32 q_at = q + panel_piece(int(threadIdx.x) / 32 * 16 + lane % 16, lane / 16),
-            k_at = unit + panel_piece(lane % 8 + lane / 16 * 8, lane / 8 % 2);
-  if (!more)
-#pragma unroll
-    for (int i = 0; i < 32; i++) sum[i] = low[i] = 0;
-#pragma unroll
-  for (int i = 0; i < UNIT / 16; i++) {
-    u32 qh[4], ql[4];
-    load_matrices(panel_on(q_at, 2 * i), qh);
-    load_matrices(panel_on(q_at, 2 * i) + to_low, ql);
-#pragma unroll
-    for (int n = 0; n < split_keys / 8; n += 2) {
-      u32 k[4];
-      load_matrices(panel_on(k_at + u32(n * 8 * 128), 2 * i), k);
-      mma16(sum + 4 * n, qh, k[0], k[1]), mma16(low + 4 * n, ql, k[0], k[1]);
-      mma16(sum + 4 * n + 4, qh, k[2], k[3]), mma16(low + 4 * n + 4, ql, k[2], k[3]);
-    }
-  }
-}
-template <int UNIT>
-__device__ __forceinline__ void fold_values(f32* out, const u32 (&hi)[split_keys / 16][4], const u32 (&lo)[split_keys / 16][4], u32 unit,
-                                            const Turn (&turns)[2]) {
-  const int lane = int(threadIdx.x % 32);
-  const u32 v_at = unit + panel_piece(lane % 16, lane / 16);
-#pragma unroll
-  for (int part = 0; part < UNIT / 32; part++) {
-    f32 o[16] = {}, o_low[16] = {};
-#pragma unroll
-    for (int kk = 0; kk < split_keys / 16; kk++)
-#pragma unroll
-      for (int n = 0; n < 4; n += 2) {
-        u32 v[4];
-        load_matrices_t(panel_on(v_at + u32(16 * kk * 128), 4 * part + n), v);
-        mma16(o + 4 * n, hi[kk], v[0], v[1]), mma16(o_low + 4 * n, lo[kk], v[0], v[1]);
-        mma16(o + 4 * n + 4, hi[kk], v[2], v[3]), mma16(o_low + 4 * n + 4, lo[kk], v[2], v[3]);
-      }
-#pragma unroll
-    for (int i = 0; i < 16; i++) out[16 * part + i] = folded(out[16 * part + i], o[i] + o_low[i], turns[i / 2 % 2]);
-  }
-}
 
 template <int WIDTH>
 __global__ void __launch_bounds__(128, 2) tiles_kernel(const __grid_constant__ Args a, int stages) {
@@ -154,6 +105,9 @@ __global__ void __launch_bounds__(128, 2) tiles_kernel(const __grid_constant__ A
       copies_wait<1>();
     else
       copies_wait<0>();
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
     __syncthreads();
     ask();
     const u32 unit = ring + u32(slot * S::stage);
@@ -164,7 +118,7 @@ __global__ void __launch_bounds__(128, 2) tiles_kernel(const __grid_constant__ A
 #pragma unroll 1
   for (int split = 0; split < all; split++) {
     const int k0 = split * split_keys;
-    const bool live = k0 <= last_position;
+    const bool live = by_warpgroup || k0 <= last_position;  // a warpgroup multiplies together
     u32 hi[split_keys / 16][4], lo[split_keys / 16][4];
     Turn turns[2] = {};
     {
@@ -257,5 +211,7 @@ template void launch_tiles<256>(Ctx&, Args&);
 
 }  // namespace fewbit::kernel::cuda::attend
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 24 and 4 heads of 256: 512 columns at depth 64 / 1024 / 8192, with the norms and rotations:
-// 105 / 209 / 976 us.
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 24 and 4 heads of 256, with the norms and rotations: 512 columns at depth 64 / 1024 / 8192:
+// 75 / 132 / 550 us; 64 columns: 34 / 90 / 514 us.
+// tried: mma.sync with ldmatrix, as before Hopper | 105 / 209 / 976 us
+// tried: each 32 dimensions folded before the next are multiplied | 77 / 137 / 576 us
