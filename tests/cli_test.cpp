@@ -82,6 +82,7 @@ TEST(Cli, BadValuesNameTheOptionAsTypedAndTheRange) {
       {"eval --tokens 1 --ubatch-size 70000", "--ubatch-size: '70000'", "1 to 65536"},
       {"eval --tokens 1 -c -5", "-c: '-5'", "0 to"},
       {"eval --tokens 1 -ngl many", "-ngl: 'many'", "-1 to"},
+      {"eval --tokens 1 -ngl 0 --device cuda", "-ngl 0", "--device is cuda"},
       {"run -p x -n 1e3", "-n: '1e3'", "-1 to"},
       {"run -p x -n 0x10", "-n: '0x10'", "-1 to"},
       {"run -p x -n ''", "-n", ""},

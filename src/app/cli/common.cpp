@@ -170,6 +170,7 @@ Result<runtime::EngineOptions> ModelOptions::resolve() const {
   o.repack = !no_repack;
   if (Cancel::active()) o.cancel = &Cancel::flag();
   if (gpu_layers == 0 && o.device == "auto") o.device = "cpu";
+  if (gpu_layers == 0 && o.device != "cpu") usage(fmt::format("-ngl 0: keeps the model on the CPU, --device is {}", o.device));
   return o;
 }
 
