@@ -46,7 +46,7 @@ __global__ void route_kernel(const f32* logits, int n, int k, int cols, f32 scal
       const int oa = __shfl_xor_sync(~0u, at, m);
       if (ob > best || (ob == best && oa < at)) best = ob, at = oa;
     }
-    if (at >= n) at = 0, best = 0;  // NaN everywhere: any choice, the weights carry the NaN
+    if (at >= n) at = 0, best = NAN;  // NaN everywhere: any choice, the weights carry the NaN
     if (lane == j % 32) {
       if (j >= 32) {  // more than one per lane: write at once
         ids[i64(c) * k + j] = at, weights[i64(c) * k + j] = best;

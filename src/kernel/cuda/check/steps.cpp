@@ -172,6 +172,18 @@ void check_steps(Rig& rig) {
     const std::vector<i32> got = rig.down<i32>(dids.data(), ids.size());
     rig.report("route.ids", std::to_string(experts), got == ids, 0);
     rig.compare("route.weights", std::to_string(experts), rig.down<f32>(dw.data(), w.size()), w, 1e-6);
+    for (const f32 bad : {NAN, INFINITY}) {  // its column's weights carry it; the other columns stay
+      std::vector<f32> spoilt = logits;
+      spoilt[size_t(experts) / 2] = bad;
+      dl = rig.up(spoilt);
+      k.route(rig.ctx, dl.as<f32>(), experts, top, cols, 1.5f, dids.as<i32>(), dw.as<f32>());
+      const std::vector<i32> now = rig.down<i32>(dids.data(), ids.size());
+      const std::vector<f32> by = rig.down<f32>(dw.data(), w.size());
+      bool carried = true;
+      for (int j = 0; j < top; j++) carried &= by[size_t(j)] != by[size_t(j)] && now[size_t(j)] >= 0 && now[size_t(j)] < experts;
+      rig.report("route", std::to_string(experts) + ", not finite", carried && std::equal(now.begin() + top, now.end(), ids.begin() + top),
+                 0);
+    }
   }
   {
     const int n = 515, cols = 5;
