@@ -79,7 +79,12 @@ Error too_large(const Prepared& p, u64 rope_row) {
     if (i64 n = context_that_fits(p, o, rope_row); n > 0)
       would += fmt::format("{}-c {} -ctk {} -ctv {}", would.empty() ? "" : ", or ", std::min<i64>(n, p.options.n_ctx), name, name);
   }
-  if (would.empty()) would = "no context: the weights alone are too large for this machine";
+  if (would.empty()) {
+    const bool cpu = p.device->kind() == DeviceKind::cpu, weights = p.plan.weights_mapped + p.plan.weights_packed > p.plan.available;
+    would =
+        fmt::format("no context: {} {}", weights ? "the weights alone are too large for" : "the weights leave too little for the rest on",
+                    cpu ? "this machine" : p.device->id() + " (--device cpu is left)");
+  }
   return {Code::out_of_memory, fmt::format("{}; would fit: {}", text, would)};
 }
 
