@@ -1,4 +1,6 @@
 // DeltaNet of up to 8 columns per sequence in one launch: a block per (V head, sequence).
+#include <algorithm>
+
 #include "kernel/cuda/delta_net.cuh"
 #include "kernel/cuda/ring.cuh"
 
@@ -277,6 +279,9 @@ void run(Ctx& ctx, const Batch& batch, const Args& a) {
   s.grid = dim3(unsigned(d.v_heads), unsigned(batch.seqs)), s.name = "delta_net.few";
   if (DIM == each_dim && batch.max_seq_cols == 1) {
     s.block = dim3(each_threads), s.smem = each_dim * each_dim * sizeof(f32), s.name = "delta_net.each";
+    // A block for itself on a multiprocessor: an early launch puts two on those that are free first, and each then has half the speed.
+    const size_t over_half = size_t(device_of(ctx).max_smem()) / 2 + 1024;
+    if (d.v_heads * batch.seqs <= device_of(ctx).sms()) s.smem = std::max(s.smem, over_half);
     const auto kernel = d.conv == 4 ? each_kernel<4> : each_kernel<8>;
     allow_smem(kernel, s.smem);
     return launch(ctx, kernel, s, a);
@@ -301,3 +306,6 @@ void launch_few(Ctx& ctx, const Batch& batch, const Args& a) {
 }
 
 }  // namespace fewbit::kernel::cuda::delta
+
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026): each_kernel's blocks one to a multiprocessor, a 27B token's multiplies, norms and DeltaNet
+// 3.175 ms against 3.295; decode PQ2_0 313.9 tok/s against 304.9.
