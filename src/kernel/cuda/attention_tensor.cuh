@@ -138,6 +138,8 @@ __device__ __forceinline__ f32 prepare_query(const Args& a, int c, int h, f32* w
 // one column per sequence.
 template <int WIDTH>
 void launch_few(Ctx& ctx, Args& a, bool prepare);
+// What they left of more than one split, into results (attention_fold.cu).
+void launch_fold(Ctx& ctx, const Args& a);
 // Any number (attention_tiles.cu).
 template <int WIDTH>
 void launch_tiles(Ctx& ctx, Args& a);

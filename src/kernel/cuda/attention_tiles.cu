@@ -8,6 +8,8 @@
 // Blocks  the longest first, so that the last ones are short.
 //
 // Shared  in panels (attention_steps.cuh): queries (hi, then lo) | stages; at the end results instead of queries
+#include <algorithm>
+
 #include "kernel/cuda/attention_steps.cuh"
 
 namespace fewbit::kernel::cuda::attend {
@@ -47,12 +49,16 @@ __global__ void __launch_bounds__(128, 2) tiles_kernel(const __grid_constant__ A
   const int row0 = tile * tile_rows, rows = min(tile_rows, all_rows - row0), seq = a.seq[c0];
   const int last = a.pos[c0 + (row0 + rows - 1) / a.rep], all = last / split_keys + 1;
 
-#pragma unroll 1
-  for (int i = warp; i < 2 * tile_rows; i += 4) {  // a warp brings hi or lo of a row
-    const int r = i / 2, part = i % 2, row = row0 + min(r, rows - 1);
-    const __half* from = a.q16 + ((i64(c0 + row / a.rep) * at.n_q + kv * a.rep + row % a.rep) * 2 + part) * hd;
-    const bool there = r < rows && lane * 8 < hd;
-    if (lane < WIDTH / 8) copy16(base + u32(part * S::low) + panel_piece(r, lane), from + (there ? lane * 8 : 0), there ? 16 : 0);
+  {  // A warp brings hi and lo of its 16 rows; a lane knows where one of the 32 begins.
+    const int my_row = row0 + min(16 * warp + lane / 2, rows - 1);
+    const i64 mine = ((i64(c0 + my_row / a.rep) * at.n_q + kv * a.rep + my_row % a.rep) * 2 + lane % 2) * hd;
+#pragma unroll 8
+    for (int i = 0; i < 32; i++) {
+      const __half* from = a.q16 + __shfl_sync(~0u, mine, i);
+      const int r = 16 * warp + i / 2;
+      const bool there = r < rows && lane * 8 < hd;
+      if (lane < WIDTH / 8) copy16(base + u32(i % 2 * S::low) + panel_piece(r, lane), from + (there ? lane * 8 : 0), there ? 16 : 0);
+    }
   }
 
   // Units in order: of each split keys, then values.  A page holds whole splits, so rows beyond the last are memory too; they become zeros.
@@ -176,18 +182,25 @@ __global__ void __launch_bounds__(128, 2) tiles_kernel(const __grid_constant__ A
           make_float2(result_of(out[4 * n + 2 * i], share), result_of(out[4 * n + 2 * i + 1], share));
   }
   __syncwarp();
-#pragma unroll 2
-  for (int r = 0; r < min(16, rows - 16 * warp); r++) {
-    const int row = row0 + 16 * warp + r, c = c0 + row / a.rep, h = kv * a.rep + row % a.rep;
-    f32* to = at.out + (i64(c) * at.n_q + h) * hd;
-    const f32* gates = at.q + c * at.ldq + i64(h) * at.q_stride + (at.gated ? hd : 0);
-    f32 gate[WIDTH / 32];  // all before the first result is written: the compiler could not
+  const int out_row = row0 + min(16 * warp + lane % 16, rows - 1), my_c = c0 + out_row / a.rep, my_h = kv * a.rep + out_row % a.rep;
+  const i64 my_out = (i64(my_c) * at.n_q + my_h) * hd, my_gate = my_c * at.ldq + i64(my_h) * at.q_stride + (at.gated ? hd : 0);
+#pragma unroll 1
+  for (int r0 = 0; r0 < min(16, rows - 16 * warp); r0 += 4) {
+    f32 gate[4][WIDTH / 32];  // all before the first result is written: the compiler could not
 #pragma unroll
-    for (int j = 0; j < WIDTH / 32; j++) gate[j] = gates[min(lane + 32 * j, hd - 1)];
+    for (int r = 0; r < 4; r++) {
+      const f32* gates = at.q + __shfl_sync(~0u, my_gate, r0 + r);
 #pragma unroll
-    for (int j = 0; j < WIDTH / 32; j++) {
-      const int d = lane + 32 * j;
-      if (d < hd) to[d] = gated_result(a, results[r * WIDTH + (d ^ r % 4 * 8)], gate[j]);
+      for (int j = 0; j < WIDTH / 32; j++) gate[r][j] = gates[min(lane + 32 * j, hd - 1)];
+    }
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+      f32* to = at.out + __shfl_sync(~0u, my_out, r0 + r);
+#pragma unroll
+      for (int j = 0; j < WIDTH / 32; j++) {
+        const int d = lane + 32 * j;
+        if (d < hd && 16 * warp + r0 + r < rows) to[d] = gated_result(a, results[(r0 + r) * WIDTH + (d ^ r * 8)], gate[r][j]);
+      }
     }
   }
 }
@@ -202,7 +215,8 @@ void launch_tiles(Ctx& ctx, Args& a) {
   (void)once;
   LaunchShape s;
   s.grid = dim3(unsigned((a.cols * a.rep + tile_rows - 1) / tile_rows + a.seqs - 1), unsigned(a.at.n_kv)), s.block = dim3(128);
-  s.smem = size_t(S::bytes(stages)), s.cols = a.cols, s.name = "attention.tiles";
+  s.smem = size_t(S::bytes(stages)), s.name = "attention.tiles";
+  s.cols = std::max(a.cols, early_columns + 1);  // beside the predecessor's blocks they would come two to a multiprocessor
   launch(ctx, tiles_kernel<WIDTH>, s, a, stages);
 }
 template void launch_tiles<64>(Ctx&, Args&);
@@ -211,7 +225,10 @@ template void launch_tiles<256>(Ctx&, Args&);
 
 }  // namespace fewbit::kernel::cuda::attend
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 24 and 4 heads of 256, with the norms and rotations: 512 columns at depth 64 / 1024 / 8192:
-// 75 / 132 / 550 us; 64 columns: 34 / 90 / 514 us.
-// tried: mma.sync with ldmatrix, as before Hopper | 105 / 209 / 976 us
-// tried: each 32 dimensions folded before the next are multiplied | 77 / 137 / 576 us
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), 24 and 4 heads of 256, with the norms and rotations, at depth 64 / 1024 / 8192:
+// 512 columns 68 / 128 / 564 us; 64 columns, with early launch as it then was, 28 / 89 / 548 (the tiles alone about 20 / 58 / 350).
+// tried: mma.sync with ldmatrix, as before Hopper | 105 / 209 / 976 us at 512 columns
+// tried: each 32 dimensions folded before the next are multiplied | 77 / 137 / 576 against 75 / 132 / 550 us
+// tried: rows found by a division each, gates of two rows at a time | 75 / 132 / 549 us
+// tried: the next unit asked for while the tensor cores work | 68 / 127 / 577 us
+// without the fence between copies and wgmma it would be 67 / 125 / 562 us
