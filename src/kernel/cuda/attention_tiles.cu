@@ -226,7 +226,8 @@ template void launch_tiles<256>(Ctx&, Args&);
 }  // namespace fewbit::kernel::cuda::attend
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), 24 and 4 heads of 256, with the norms and rotations, at depth 64 / 1024 / 8192:
-// 512 columns 68 / 128 / 564 us; 64 columns, with early launch as it then was, 28 / 89 / 548 (the tiles alone about 20 / 58 / 350).
+// 512 columns 68 / 128 / 565 us; 64 columns 24 / 64 / 359.
+// tried: early launch of the tiles | 64 columns 28 / 89 / 548 us: two blocks on one multiprocessor while others are empty
 // tried: mma.sync with ldmatrix, as before Hopper | 105 / 209 / 976 us at 512 columns
 // tried: each 32 dimensions folded before the next are multiplied | 77 / 137 / 576 against 75 / 132 / 550 us
 // tried: rows found by a division each, gates of two rows at a time | 75 / 132 / 549 us
