@@ -232,40 +232,44 @@ struct State {
   static constexpr int VEC = Column<DIM, REP>::VEC, chunks = Column<DIM, REP>::chunks;
   f32 S[REP][chunks][VEC];
 
-  __device__ __forceinline__ static f32 dot(const f32 (&s)[chunks][VEC], const f32 (&k)[chunks][VEC]) {
-    f32 r[VEC] = {};
+  // f(i, x, h) of all numbers that a thread holds; neighbours in this order share k and q, so that registers are read less often.
+  template <class F>
+  __device__ __forceinline__ static void each(F&& f) {
 #pragma unroll
     for (int i = 0; i < chunks; i++)
 #pragma unroll
-      for (int x = 0; x < VEC; x++) r[x] = __fmaf_rn(s[i][x], k[i][x], r[x]);
-    f32 sum = r[0] + r[1];
-    if constexpr (VEC == 4) sum += r[2] + r[3];
-    return sum;
+      for (int x = 0; x < VEC; x++)
+#pragma unroll
+        for (int h = 0; h < REP; h++) f(i, x, h);
+  }
+  __device__ __forceinline__ static f32 sum(const f32 (&r)[VEC]) {
+    f32 s = r[0] + r[1];
+    if constexpr (VEC == 4) s += r[2] + r[3];
+    return s;
   }
   // One column: S <- e S + delta k^T; o of the row of each head in every one of the 8 lanes.  The operations of Rows::lean_step.
   __device__ __forceinline__ void step(const Column<DIM, REP>& c, f32 (&o)[REP]) {
-    f32 sr[REP], so[REP];
+    f32 r[REP][VEC] = {}, p[REP][VEC] = {}, sr[REP], so[REP], delta[REP];
+    each([&](int i, int x, int h) {
+      r[h][x] = __fmaf_rn(S[h][i][x], c.k[i][x], r[h][x]), p[h][x] = __fmaf_rn(S[h][i][x], c.q[i][x], p[h][x]);
+    });
 #pragma unroll
-    for (int h = 0; h < REP; h++) sr[h] = dot(S[h], c.k);
+    for (int h = 0; h < REP; h++) sr[h] = sum(r[h]);
 #pragma unroll
-    for (int m = 4; m; m /= 2)
+    for (int h = 0; h < REP; h++) so[h] = sum(p[h]);
+#pragma unroll
+    for (int m = 4; m; m /= 2) {
 #pragma unroll
       for (int h = 0; h < REP; h++) sr[h] += __shfl_xor_sync(~0u, sr[h], m);
 #pragma unroll
-    for (int h = 0; h < REP; h++) so[h] = dot(S[h], c.q);
-#pragma unroll
-    for (int m = 4; m; m /= 2)
-#pragma unroll
       for (int h = 0; h < REP; h++) so[h] += __shfl_xor_sync(~0u, so[h], m);
-#pragma unroll
-    for (int h = 0; h < REP; h++) {
-      const f32 delta = c.beta[h] * (c.v[h] - c.e[h] * sr[h]);
-#pragma unroll
-      for (int i = 0; i < chunks; i++)
-#pragma unroll
-        for (int x = 0; x < VEC; x++) S[h][i][x] = __fmaf_rn(delta, c.k[i][x], c.e[h] * S[h][i][x]);
-      o[h] = __fmaf_rn(delta, c.kq, c.e[h] * so[h]);
     }
+    each([&](int i, int x, int h) { S[h][i][x] *= c.e[h]; });
+#pragma unroll
+    for (int h = 0; h < REP; h++) delta[h] = c.beta[h] * (c.v[h] - c.e[h] * sr[h]);
+    each([&](int i, int x, int h) { S[h][i][x] = __fmaf_rn(delta[h], c.k[i][x], S[h][i][x]); });
+#pragma unroll
+    for (int h = 0; h < REP; h++) o[h] = __fmaf_rn(delta[h], c.kq, c.e[h] * so[h]);
   }
 };
 
@@ -435,13 +439,14 @@ u64 delta_net_scratch_bytes(int max_cols, int max_n) { return u64(max_cols) * u6
 }  // namespace fewbit::kernel::cuda
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), 16 K and 48 V heads of 128: 1 column 4.9 us, 8 sequences 16.5 (by
-// few_kernel 5.6 and 20.7), 8 columns 15, 512: 158 (convolve 23, step 134, finish 13).
+// few_kernel 5.6 and 20.7), 8 columns 15, 512: 153 (inside a pass convolve 19, step 129, finish 10).
+// The step: of 478 cycles a column 290 issued, 65 waited for exchanges and shared memory, 55 for the registers (each of two banks gives one
+// operand a cycle; one that the instruction before had costs nothing).  With the three heads side by side (each()) 130 us instead of 134.
 // tried: the state read after the predecessor, 96 registers a thread | 7.5 / 25.4 / 18.3 us
 // tried: the state of the next wave's blocks prefetched into L2 | 8 sequences 23.0 us against 20.8
 // tried: a cluster of 4 blocks per head for few columns | 9.3 / 38.8 / 23.7 us
 // tried: slices of 32 rows, 8 lanes per row | 549 us at 512 columns against 454, both with early launch
-// tried: the step's sums ordered by hand: r before o, e S while r is exchanged, fences between | 134, 133 and 134 us against 134 | of 478
-//        cycles a column 290 issue, 65 wait for exchanges and shared memory, 55 for registers
+// tried: r exchanged while o is summed, e S before delta, fences between | 134, 133, 134 us against 134 | the compiler has its own order
 // tried: a block per V head and 16 rows, 2 rows a thread | step 180 us against 134 | 768 warps for 528 schedulers: some had two
 // tried: early launch at 512 columns | 454 us against 260, later 335 against 158 | blocks that wait take room from those that run
 // tried: convolution by a block per head and column | 400 us of 680 at 512 columns; a warp per head and 16 columns: 80

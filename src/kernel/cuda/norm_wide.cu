@@ -330,3 +330,6 @@ bool norm_wide(Ctx& ctx, const NormArgs& n) {
 
 // Measured on an H200 (nvcc 13.0, 30 Nov 2026), 512 columns into q8_128, rotated: 5120 numbers with the sum of squares 9.6 us, 6144 without
 // 10.1, 17408 23.0 (by norm_kernel 21.3, 20.8 and 55.9, which were its instructions: 500 per 4 numbers of a thread, here 1650 per 32).
+// tried: addresses without signed divisions, no bounds where rotated (1650 to 1450 instructions) | 9.6, 10.2, 23.7 us | no longer the limit
+// tried: 80 registers, so that six blocks fit; the squares of two chains at once | 9.7, 10.1, 23.5 us
+// tried: early launch | 9.5, 9.8, 23.7 us, pp512 0.15 % more

@@ -88,22 +88,26 @@ void together(Rig& rig, Random& random, Type type) {
   }
 }
 
-// Rows of floats times many columns: each as alone.
+// Two matrices of float rows times many columns in one call: each column as alone.
 void rows_of_many(Rig& rig, Random& random, Type type, i64 rows, i64 cols, int n) {
   std::vector<Buffer> owned;
-  Matrix m = matrix(random, type, rows, cols, 1, true);
-  const Weight w = place_on(rig.ctx, {view(m)}, GroupUse::separate, owned)[0];
-  const std::vector<f32> x = random.normals(size_t(cols) * size_t(n)), before = random.normals(size_t(rows + 3) * size_t(n));
-  Buffer dx = rig.up(x), many = rig.up(before), alone = rig.up(before);
-  auto multiply = [&](int first, int count, Buffer& y) {
-    const Act a{ActLayout::f32, int(cols), count, dx.as<f32>() + i64(first) * cols};
-    const Kernels::Product p{&w, &a, y.as<f32>() + i64(first) * (rows + 3), rows + 3, true};
-    rig.ctx.k->matmul(rig.ctx, {&p, 1});
+  const i64 ldy = rows + 3;
+  Matrix a = matrix(random, type, rows, cols, 1, true), b = matrix(random, type, 5, cols, 1, false);
+  const Weight w[2] = {place_on(rig.ctx, {view(a)}, GroupUse::separate, owned)[0],
+                       place_on(rig.ctx, {view(b)}, GroupUse::separate, owned)[0]};
+  const std::vector<f32> x = random.normals(size_t(cols) * size_t(n)), before = random.normals(size_t(ldy) * size_t(n));
+  Buffer dx = rig.up(x), many[2] = {rig.up(before), rig.up(before)}, alone[2] = {rig.up(before), rig.up(before)};
+  auto multiply = [&](int first, int count, Buffer(&y)[2]) {
+    const Act act{ActLayout::f32, int(cols), count, dx.as<f32>() + i64(first) * cols};
+    const Kernels::Product p[2] = {{&w[0], &act, y[0].as<f32>() + i64(first) * ldy, ldy, true},
+                                   {&w[1], &act, y[1].as<f32>() + i64(first) * ldy, ldy, false}};
+    rig.ctx.k->matmul(rig.ctx, {p, 2});
   };
   multiply(0, n, many);
   for (int c = 0; c < n; c++) multiply(c, 1, alone);
-  rig.same_bits("matmul.rows.alone", label(type, rows, cols, n), rig.down<f32>(alone.data(), before.size()),
-                rig.down<f32>(many.data(), before.size()));
+  for (int i = 0; i < 2; i++)
+    rig.same_bits("matmul.rows.alone", label(type, w[i].rows, cols, n), rig.down<f32>(alone[i].data(), before.size()),
+                  rig.down<f32>(many[i].data(), before.size()));
 }
 
 // Products of different inputs in one call: as each alone.

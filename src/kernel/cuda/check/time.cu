@@ -258,16 +258,16 @@ void time_steps(Rig& rig) {
       }) / times;
       std::printf("{\"bench\":\"norm\",\"n\":%d,\"cols\":%d,\"us\":%.2f}\n", n, cols, us);
     }
-    {  // its gates
-      Pool pool(rig, u64(1) << 20);
-      const Weight m = pool.take(Type::BF16, 48, 5120);
+    {  // its gates, alpha and beta
+      Pool pool(rig, u64(2) << 20);
+      const Weight alpha = pool.take(Type::BF16, 48, 5120), beta = pool.take(Type::BF16, 48, 5120);
       const Act act{ActLayout::f32, 5120, cols, x.data()};
-      Buffer y = rig.buffer(u64(48) * cols * 4);
-      const Kernels::Product p{&m, &act, y.as<f32>(), 48, false};
+      Buffer y = rig.buffer(u64(96) * cols * 4);
+      const Kernels::Product p[2] = {{&alpha, &act, y.as<f32>(), 96, false}, {&beta, &act, y.as<f32>() + 48, 96, false}};
       const f64 us = timer.median_us([&] {
-        for (int i = 0; i < times; i++) rig.ctx.k->matmul(rig.ctx, {&p, 1});
+        for (int i = 0; i < times; i++) rig.ctx.k->matmul(rig.ctx, {p, 2});
       }) / times;
-      std::printf("{\"bench\":\"rows\",\"type\":\"BF16\",\"shape\":\"48x5120\",\"cols\":%d,\"us\":%.2f}\n", cols, us);
+      std::printf("{\"bench\":\"rows\",\"type\":\"BF16\",\"shape\":\"2 of 48x5120\",\"cols\":%d,\"us\":%.2f}\n", cols, us);
     }
     // DeltaNet of the 27B: one sequence of `cols` columns, and `cols` sequences of one.
     for (int one = 0; one < 2; one++) {
