@@ -68,6 +68,7 @@ bench)
   for type in PQ2_0 PTQ1_0 Q1_0; do
     run "$pack/fewbit" bench --synthetic bonsai-27b:$type --device cuda -p 512 -n 128 -r 5 -o jsonl
   done
+  run "$pack/fewbit" bench --synthetic bonsai-27b:PQ2_0 --device cuda -p 512 -n 64 -d 8192 -r 2 -o jsonl
   run "$pack/fewbit" batched-bench --synthetic bonsai-27b:PQ2_0 -npp 32 -ntg 64 -npl 1,2,4,8 -r 2 --device cuda -o jsonl
   run "$pack/fewbit" bench --synthetic qwen35-35b-a3b:IQ2_XS --device cuda -p 512 -n 128 -r 3 -o jsonl
   run "$pack/fewbit" launches --synthetic bonsai-27b:PQ2_0 --device cuda --total
