@@ -391,9 +391,11 @@ void run(Ctx& ctx, const Batch& batch, const Args& a) {
   s.block = dim3(32 * convolve_warps), s.name = "delta_net.convolve";
   launch(ctx, d.conv == 4 ? convolve_kernel<DIM, 4> : convolve_kernel<DIM, 8>, s, a);
   const int rep = d.v_heads / d.k_heads, held = rep % 3 == 0 ? 3 : rep % 2 == 0 ? 2 : 1;
+  s.cols = early_columns + 1;  // never early (foot)
   s.grid = dim3(unsigned(d.v_heads / held * (DIM / slice)), unsigned(batch.seqs)), s.block = dim3(step_threads), s.name = "delta_net.step",
   s.bytes = state;
   launch(ctx, held == 3 ? step_kernel<DIM, 3> : held == 2 ? step_kernel<DIM, 2> : step_kernel<DIM, 1>, s, a);
+  s.cols = batch.cols;
   s.grid = dim3(unsigned(d.v_heads + 7) / 8, unsigned(batch.cols)), s.block = dim3(256), s.name = "delta_net.finish", s.bytes = 0;
   launch(ctx, finish_kernel<DIM>, s, a);
 }
@@ -448,7 +450,8 @@ u64 delta_net_scratch_bytes(int max_cols, int max_n) { return u64(max_cols) * u6
 // tried: slices of 32 rows, 8 lanes per row | 549 us at 512 columns against 454, both with early launch
 // tried: r exchanged while o is summed, e S before delta, fences between | 134, 133, 134 us against 134 | the compiler has its own order
 // tried: a block per V head and 16 rows, 2 rows a thread | step 180 us against 134 | 768 warps for 528 schedulers: some had two
-// tried: early launch at 512 columns | 454 us against 260, later 335 against 158 | blocks that wait take room from those that run
+// tried: early launch of the step | 512 columns 335 us against 158, pp64 2573 tok/s against 2694, pp32 2497 against 2593 |
+//        perhaps its blocks, one per multiprocessor, then pile up on those that have room first
 // tried: convolution by a block per head and column | 400 us of 680 at 512 columns; a warp per head and 16 columns: 80
 // tried: convolution by warps of 8 columns of K heads too, their window found first | 32 us against 23
 // tried: the output's activations by the block's last warp (rotated: a cluster of 8 heads) | 285.4 tok/s against 287.1, a rotated token the
