@@ -416,3 +416,5 @@ MvEntry mv_few_k(int layout, int nc, int tiles);   // sub-scales
 // tried: single tiles for two blocks on every multiprocessor, of two tiles where they do not go round | 11.6, 5.8
 // tried: sub-scales by unit_dot()'s float steps | the head of IQ1_S 184 us against 135, IQ2_XS 221 against 178, Q2_K 240 against 169
 // tried: sub-scales, 128 registers for items of four tiles | IQ1_S 34816x5120 27.3 against 23.5;  96 for two | 16384x5120 13.3 for 12.1
+// tried: single tiles for two blocks on every multiprocessor, cut between neighbours along K (matvec_one.cuh) | 13.9, 5120x6144 7.1
+// tried: the largest shared memory, the least L1 | 34816x5120 17.1 against 16.5, 16384x5120 10.2 against 9.7, 8 sequences the same

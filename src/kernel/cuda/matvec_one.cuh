@@ -38,8 +38,6 @@ struct OneShape {
   FEWBIT_FN static constexpr u32 smem(int warps, int n_units) { return sums_at(warps, n_units) + u32(2 * warps * 32 + 8) * 4; }
 };
 
-__device__ __forceinline__ uint4 load_l2(const u8* p) { return __ldcg(reinterpret_cast<const uint4*>(p)); }
-
 // What the float steps of k-step j need of the activations, as f32 bits: list 0 the scale a, divided by how much larger the operands are;
 // then, as the layout wants it, what comes off the sums of rows g (their bias, and the zero point's), the same of rows g + 8, the sum of q.
 template <Code C, Scale S>
@@ -57,18 +55,23 @@ __device__ __forceinline__ void step_scales(int j, u32 d, u32 sums, u32 (&list)[
 }
 
 // The slab's activations (column 0 of the blocks from `act`) into shared memory, by one warp; every load of 20 units at once.
+// q1: by way of L1, as the other blocks of a multiprocessor want the same.
 template <Code C, Scale S>
 __device__ __forceinline__ void stage_activations(const u8* act, int nu, int lane, u32 to) {
   using Shape = OneShape<C, S>;
   constexpr int at_once = 20, chunks = at_once * 8 / 32;
+  auto load = [](const u8* p) {
+    const uint4* from = reinterpret_cast<const uint4*>(p);
+    return C == Code::q1 ? *from : __ldcg(from);
+  };
   for (int first = 0; first < nu; first += at_once, act += at_once * act_block, to += at_once * Shape::act) {
     const int n = min(at_once, nu - first);
     uint4 q[chunks], d{}, sum{};
-    if (lane < n) d = load_l2(act + lane * act_block + act_d_at), sum = load_l2(act + lane * act_block + act_d_at + 16);
+    if (lane < n) d = load(act + lane * act_block + act_d_at), sum = load(act + lane * act_block + act_d_at + 16);
 #pragma unroll
     for (int i = 0; i < chunks; i++) {
       const int u = (lane + 32 * i) / 8, c = lane % 8;
-      if (u < n) q[i] = load_l2(act + u * act_block + c / 4 * 512 + c % 4 * 16);
+      if (u < n) q[i] = load(act + u * act_block + c / 4 * 512 + c % 4 * 16);
     }
     if (lane < n) {
       const u32 ds[4] = {d.x, d.y, d.z, d.w}, ss[4] = {sum.x, sum.y, sum.z, sum.w};
@@ -412,6 +415,24 @@ MvOne mv_one_t5(int layout, int units, int warps);  // mv_one()'s part for t5
 // tried: sub-scales, stages of four units | the head of IQ2_XS 145 us against 149, of IQ3_XXS 203 against 198 | three blocks for four
 // tried: sub-scales, two stages and 96 registers | heads 1 to 3 % faster, 34816x5120 2 to 9 % slower
 // tried: sub-scales, four stages of two units | heads up to 5 % slower
+//
+// tried: an item cut in two between neighbouring blocks (as stream-K; its head first, whose sums are handed on through L2: the same bits),
+//        1.2 items on every multiprocessor instead of one or two | 5120x17408 9.1 us as before, 5120x6144 5.4 against 4.2, decode PQ2_0 268
+//        tok/s against 292 | a third piece of a warp's chain, and 0.4 us more in every launch
+// tried: the next matrix's first 4, 8, 16 MB by bulk prefetch into L2 behind a block's last weights | multiplies, norms and DeltaNet of a
+//        token 3.33, 3.36, 3.37 ms against 3.34; what the ring does not hold of its own first item, before the wait | 3.44
+// tried: the largest shared memory for every kernel of a one-column step (launch attribute) | 3.53 ms against 3.50
+// tried: PQ2_0 in 96 registers (now without spills), five blocks instead of four | products alone 2.43 ms against 2.26, with norms and
+//        DeltaNet 3.156 against 3.154;  80 registers | 3.19, Q1_0 3.01 against 2.85
+// tried: activations by way of L1 for PQ2_0 too | 5120x17408 8.87 us against 9.02, decode 319.5 tok/s against 317.4, but 8 columns cost
+//        1.256 of one column there then, and at most 1.25 is asked for;  Q1_0, which has it: a token 2.81 ms against 2.85
+// tried: one kernel for 4 and 8 warps, for the instruction cache | no gain
+// tried: 800 ns between the stages asked for first | products alone 2.235 ms against 2.28, a token 3.297 against 3.295
+//
+// Where a launch's time goes (time stamps in a token of PQ2_0, us after the predecessor's end; 16384x5120 / 34816x5120 / 5120x17408 /
+// 5120x6144): activations in shared memory 1.0 / 1.0 / 1.2 / 0.6, first four units 1.3 / 1.3 / 1.0 / 1.0, sums and end 0.6, in all
+// 6.1 / 12.3 / 8.0 / 3.5, where the median block ends at 4.1 / 9.0 / 5.2 / 2.4.  In front of it 2.9 / 3.7 / 2.8 with a norm.
+// 160 blocks lie on 108 to 112 multiprocessors, two on those that were free first.
 //
 // What bounds it: without arithmetic the head takes 83 and 46 us, without weights 56 and 55.  A multiprocessor's quarter issues an
 // mma.m16n8k32 in 6.1 cycles, a logic operation in 2.0, and the two do not overlap (one and four: 13.2); a unit's 4 and 18 are 60 of its
