@@ -73,7 +73,7 @@ Input Pass::input(const f32* x, int n, int cols, const f32* norm, std::initializ
 
 // What the weight's columns meet, rotation included, brought to the host; `ids`: expert of each column (per_entry) or k experts of each.
 void Pass::tap_input(Input& in, const Linear& w, const i32* ids, bool per_entry) {
-  if (!tap || !*tap || measure_) return;
+  if (!tapped() || measure_) return;
   int n = in.n_, cols = in.cols_, k = config_.experts.used;
   // Not from the arena: that was measured without taps, and a full batch leaves no room in it.
   auto room = ctx_.device->allocate(ctx_.k->act_bytes(kernel::ActLayout::f32, n, cols));

@@ -11,6 +11,8 @@
 
 namespace fewbit::model {
 
+struct Experts;  // blocks.h
+
 bool all_finite(std::span<const f32> x);
 
 // State of one layer, allotted by the runtime.
@@ -39,6 +41,14 @@ class Input {
   const f32* source_ = nullptr;  // for the tap: what was normed
   i64 ld_ = 0;
   const f32* norm_ = nullptr;
+};
+
+// What a layer of experts leaves between its steps (kernel/moe.h: ExpertsUp).
+struct ExpertSteps {
+  f32 *logits, *shared_logit;
+  i32* ids;
+  f32 *weights, *h;
+  f32 *shared_h = nullptr, *y = nullptr;  // of the shared expert: hidden, and its output once computed
 };
 
 class Pass {
@@ -96,12 +106,16 @@ class Pass {
   void moe_glu(Input& in, const Linear& gate, const Linear& up, const i32* ids, f32* h);
   void moe_down(Input& in, const Linear& down, const i32* ids, const f32* weights, f32* x);
   void add_gated(f32* x, const f32* y, const f32* gate, int n);
+  // The same joined, where the device can: everything up to the hidden numbers, and from there to x.  False: nothing done.  (experts.cpp)
+  bool experts_up(Input& in, const Experts& e, const ExpertSteps& s);
+  bool experts_down(const Experts& e, const ExpertSteps& s, f32* x);
 
   void gather(const f32* from, const i32* index, int count, int n, f32* to);
   void layer_done(int layer, const f32* x);
 
  private:
   void* bytes(u64 n);
+  bool tapped() const { return tap && *tap; }
   void tap_input(Input& in, const Linear& w, const i32* ids, bool per_entry);
 
   kernel::Ctx& ctx_;

@@ -4,16 +4,18 @@
 //          into column 2 u of B and zeros into the others, and the mmas of four units add into the same registers: lane 4 g + t then holds
 //          the sums of unit t and does its float steps.  Then the results change places, and lane h of each four adds those of row half h
 //          in order.  Fewer instructions but more registers; else the four lanes do the same, unit by unit.
-// Codes    4-bit levels lie within -64..63: the table holds level - 64, whose bytes have their highest bit set.  A prmt whose selector has
-//          bit 3 set repeats that bit, so looking up codes 0..7 in one half and codes 8..15 in the other gives ones where the code is not
-//          of that half, and `and` joins them.
 // Work     glu: a block per row tile and entry, a warp per slab.  down: a block per row tile and token, a warp or more per entry; the block
 //          adds the experts' results to x itself.
+// Joined   a launch costs more than repeating a little work in every block: glu's may find their expert themselves, from the router's
+//          logits; down's may quantise their token's activations, take the shared expert as one entry more, and add it to x.
 // Waits    ids and activations come from the predecessor: all that needs no id is asked for before it.  A warp asks for all its weights.
 // Order    unit_dot()'s operations in order of K per slab, slabs in order, experts in order: the bits of matvec.cuh and combine_kernel.
 #pragma once
 #include "kernel/cuda/lanes.cuh"
 #include "kernel/cuda/matvec.cuh"
+#include "kernel/cuda/quantise.cuh"
+#include "kernel/cuda/route.cuh"
+#include "kernel/cuda/unit_terms.cuh"
 
 namespace fewbit::kernel::cuda {
 
@@ -23,9 +25,29 @@ struct EntryArgs {
   Glu kind;
   const i32* ids;
   const f32* weights;  // down: of entries
+  // glu: the router's choice is made here, if there are logits (tokens, experts).
+  struct {
+    const f32* logits;
+    int experts;
+    f32 scale;
+    i32* ids;  // (tokens, k), with their weights: written by the first tile's last block of each token
+    f32* weights;
+  } route;
+  // down: what is quantised here, if it is not in p.act.  (tokens * k, n), n a multiple of 4.
+  const f32* h;
+  int n;
+  ActLayout layout;
+  // down: the shared expert, as an entry behind the k or computed before (y), and the logit of its factor (nullptr: 1).
+  struct {
+    const u8* w;
+    const f32 *h, *scale, *bias;  // h (tokens, n)
+    const f32 *y, *gate;
+  } shared;
+  FEWBIT_FN int slots() const { return k + (shared.w ? 1 : 0); }
 };
 
-inline constexpr int entry_warps = 16, entry_static_smem = 2048;  // of a block, at most
+inline constexpr int entry_warps = 18, entry_static_smem = 2560;  // of a block, at most
+inline constexpr int most_routed = 512;                           // experts that a block chooses from
 
 template <Code C, Scale S>
 struct EntryShape {
@@ -40,174 +62,30 @@ struct EntryShape {
   FEWBIT_FN static constexpr u32 smem(int entries, int units, int warps) {
     return sums_at(entries, units, warps) + u32(entries * slab_count(units)) * 64;
   }
+  // Activations that the block makes, behind all that.
+  FEWBIT_FN static constexpr u32 made_at(int entries, int units, int warps) { return (smem(entries, units, warps) + 15) / 16 * 16; }
 };
-
-// The A registers of k-step j; of n4: level - 64.
-template <Code C>
-__device__ __forceinline__ void entry_codes(const Codes<C>& codes, int j, u32 (&r)[4], const Tables& t) {
-  if constexpr (C == Code::n4) {
-#pragma unroll
-    for (int f = 0; f < 2; f++) {
-      const u32 lo = codes.w[2 * j + f], hi = lo ^ 0x88888888u;
-      r[2 * f] = permute(t.w[0], t.w[1], lo) & permute(t.w[2], t.w[3], hi);
-      r[2 * f + 1] = permute(t.w[0], t.w[1], lo >> 16) & permute(t.w[2], t.w[3], hi >> 16);
-    }
-  } else {
-    codes.a(j, r, t);
-  }
-}
-
-// Values and their factors in the order in which a unit adds them: acc = fma(value, factor, acc).
-template <Scale S>
-struct UnitTerms {
-  static constexpr int n = S == Scale::g32 ? 4 : S == Scale::g64 || has_min(S) ? 2 : 1;
-  f32 value[n][2], factor[n][2];  // [.][row half]
-};
-
-// Sums of the k-steps (by_16: of their halves) of one column, biased (float_bias_bits): [.][2 h] of row g + 8 h.
-template <Code C, Scale S>
-struct UnitSums {
-  static constexpr bool by_16 = S == Scale::k16 || S == Scale::k16m, is_signed = Codes<C>::is_signed;
-  int d[4][4], e[by_16 ? 4 : 1][4];
-
-  // Multiplies a unit at a shared address; b: as for unit_dot().  `first`: else it adds.
-  __device__ __forceinline__ void add(u32 unit, int lane, const uint4 (&b)[2], const Tables& table, bool first) {
-    const Codes<C> codes(unit, lane);
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        if (first) d[j][i] = e[by_16 ? j : 0][i] = float_bias_bits;
-      u32 r[4];
-      entry_codes<C>(codes, j, r, table);
-      const u32 lo = j % 2 ? b[j / 2].z : b[j / 2].x, hi = j % 2 ? b[j / 2].w : b[j / 2].y;
-      if constexpr (by_16)
-        mma16<is_signed>(d[j], r[0], r[1], lo, d[j]), mma16<is_signed>(e[j], r[2], r[3], hi, e[j]);
-      else
-        mma32<is_signed>(d[j], r, lo, hi, d[j]);
-    }
-  }
-};
-
-// The float steps of a unit as in unit_dot().  scales: shared address of the unit's scales; s: of its activations.
-template <Code C, Scale S>
-__device__ __forceinline__ void unit_terms(const UnitSums<C, S>& sums, u32 scales, int g, const ActScales& s, bool bf16,
-                                           UnitTerms<S>& out) {
-  constexpr bool halves = UnitSums<C, S>::by_16;
-  const auto& d = sums.d;
-  const auto& e = sums.e;
-  auto a = [&](int j) { return operand_shift(C, j) ? s.d[j] * (1.0f / f32(1 << operand_shift(C, j))) : s.d[j]; };
-  // The sum of the k-step in row half h as unit_dot() has it; z: what comes off per q.
-  auto sum = [&](int j, int h, int z) {
-    if (!z) return unbias(d[j][2 * h]);
-    const int of = z << operand_shift(C, j);
-    return __int_as_float(d[j][2 * h]) - __int_as_float(__dp2a_lo(s.sum[j], (of & 255) | (of & 255) << 8, float_bias_bits));
-  };
-  if constexpr (S == Scale::g128 || S == Scale::g64) {
-    constexpr int parts = S == Scale::g64 ? 2 : 1, steps = 4 / parts;
-    u32 w[parts];  // g128: rows; g64: of each row
-    if constexpr (S == Scale::g128) {
-      w[0] = shared_u32(scales + 4 * g);
-    } else {
-      const uint2 v = shared_u64(scales + 8 * g);
-      w[0] = v.x, w[1] = v.y;
-    }
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-#pragma unroll
-      for (int i = 0; i < parts; i++) {
-        f32 v = 0;
-#pragma unroll
-        for (int j = i * steps; j < (i + 1) * steps; j++) v = __fmaf_rn(sum(j, h, C == Code::q1 && h ? 8 : 1), a(j), v);
-        const f32 f = S == Scale::g128 ? half_of(w[0], h) : half_of(w[S == Scale::g64 ? h : 0], i);
-        out.value[i][h] = v, out.factor[i][h] = C == Code::q1 && h ? f * 0.125f : f;
-      }
-  } else if constexpr (S == Scale::g32) {
-    const uint4 v = shared_u128(scales + 16 * g);
-    const u32 w[2][2] = {{v.x, v.y}, {v.z, v.w}};
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-#pragma unroll
-      for (int j = 0; j < 4; j++) {
-        const u32 pair = w[h][j / 2];
-        out.value[j][h] = sum(j, h, C == Code::n4 ? -64 : 0) * s.d[j];
-        out.factor[j][h] = bf16 ? __uint_as_float((pair >> (16 * (j % 2))) << 16) : half_of(pair, j % 2);
-      }
-  } else {
-    u32 sub[2][2], low[2] = {};
-    f32 m[2] = {};
-    if constexpr (halves) {
-      const uint4 v = shared_u128(scales + 16 * g);
-      sub[0][0] = v.x, sub[0][1] = v.y, sub[1][0] = v.z, sub[1][1] = v.w;
-    } else {
-      const uint2 v = shared_u64(scales + 8 * g);
-      sub[0][0] = v.x, sub[1][0] = v.y;
-      if constexpr (S == Scale::k32m) {
-        const uint2 w = shared_u64(scales + 64 + 8 * g);
-        low[0] = w.x, low[1] = w.y;
-      }
-    }
-    const u32 d_at = scales + (halves || S == Scale::k32m ? 128 : 64);
-    if constexpr (has_min(S)) {
-      const uint2 v = shared_u64(d_at + 8 * g);
-      out.factor[0][0] = half_of(v.x, 0), out.factor[0][1] = half_of(v.y, 0);
-      out.factor[1][0] = -half_of(v.x, 1), out.factor[1][1] = -half_of(v.y, 1);
-    } else {
-      const u32 v = shared_u32(d_at + 4 * g);
-      out.factor[0][0] = half_of(v, 0), out.factor[0][1] = half_of(v, 1);
-    }
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-      f32 v = 0;
-#pragma unroll
-      for (int j = 0; j < 4; j++) {
-        f32 x;
-        if constexpr (halves) {
-          const u32 w = sub[h][j / 2];
-          const int i = j % 2 * 2;
-          const f32 s0 = S == Scale::k16m ? f32(w >> (8 * i) & 15) : signed_byte_float(w, i);
-          const f32 s1 = S == Scale::k16m ? f32(w >> (8 * i + 8) & 15) : signed_byte_float(w, i + 1);
-          x = __fmaf_rn(unbias(d[j][2 * h]), s0, unbias(e[j][2 * h]) * s1);
-        } else if constexpr (S == Scale::k32d) {
-          const u32 byte = sub[h][0] >> (8 * j) & 255;
-          const f32 f = f32(byte & 127), sign = byte & 128 ? -f : f;
-          x = __fmaf_rn(sum(j, h, 1), 8 * f, f32(s.total(j) << operand_shift(C, j)) * sign);
-        } else {
-          const f32 f = S == Scale::k32m ? byte_float(sub[h][0], j) : signed_byte_float(sub[h][0], j);
-          x = sum(j, h, C == Code::n4 ? -64 : 0) * f;
-        }
-        v = __fmaf_rn(x, a(j), v);
-        if constexpr (S == Scale::k16m) {
-          const int mins = int(sub[h][j / 2] >> 4 & 0x0f0f0f0f);
-          m[h] = __fmaf_rn(f32(j % 2 ? __dp2a_hi(s.sum[j], mins, 0) : __dp2a_lo(s.sum[j], mins, 0)), s.d[j], m[h]);
-        } else if constexpr (S == Scale::k32m) {
-          m[h] = __fmaf_rn(f32(s.total(j)) * byte_float(low[h], j), s.d[j], m[h]);
-        }
-      }
-      out.value[0][h] = v;
-      if constexpr (has_min(S)) out.value[1][h] = m[h];
-    }
-  }
-}
 
 // A warp's units of one column, from u on.
 template <Code C, Scale S>
 struct EntryColumn {
   const u8* act;  // block of the first unit
+  bool made;      // in shared memory
   int in_group, lane;
   uint4 q;      // lane 8 u + 4 half + t
   ActScales s;  // of unit t
 
-  __device__ __forceinline__ EntryColumn(const MvProduct& p, int units, int column, int u, int lane_)
-      : act(p.act + act_block_at(units, column, u)), in_group(column % 8), lane(lane_) {}
+  __device__ __forceinline__ EntryColumn(const u8* acts, bool made_, int units, int column, int u, int lane_)
+      : act(acts + act_block_at(units, column, u)), made(made_), in_group(column % 8), lane(lane_) {}
   // Asks for the activations of n units (fours: up to 4) from the i-th on.
   __device__ __forceinline__ void ask(int i, int n) {
     if constexpr (EntryShape<C, S>::fours) {
       const int u = min(lane / 8, n - 1), t = min(lane % 4, n - 1);
-      q = __ldcg(
-          reinterpret_cast<const uint4*>(act + (i + u) * act_block + lane / 4 % 2 * 512 + (4 * act_n_of_column(in_group) + lane % 4) * 16));
+      const uint4* from =
+          reinterpret_cast<const uint4*>(act + (i + u) * act_block + lane / 4 % 2 * 512 + (4 * act_n_of_column(in_group) + lane % 4) * 16);
+      q = made ? *from : __ldcg(from);
       s.load(act + (i + t) * act_block + act_d_of(in_group, 0));
-    } else {
+    } else if (!made) {
       const int line = lane % 3 == 2 ? act_d_of(in_group, 0) : 64 * act_n_of_column(in_group) + lane % 3 * 512;
       for (int u = lane / 3; u < n && lane < 30; u += 10) touch(act + (i + u) * act_block + line);
     }
@@ -280,19 +158,25 @@ struct EntryColumn {
   }
 };
 
-// What a warp does: slabs s0 .. s1 of `entry`.  Its sums go to `sums` (of the entry), 16 rows of each slab.
-template <Code C, Scale S>
-__device__ __forceinline__ void entry_slabs(const EntryArgs& a, int tile, int entry, int column, int s0, int s1, u8* shared, u32 data,
-                                            u32 q_at, u32 zero, u8* barrier, f32* sums, int lane) {
+// What a warp does: slabs s0 .. s1 of the entry whose activations are at `column` of `acts`.  Its sums go to `sums` (of the entry), 16 rows
+// of each slab.  weights(): where the entry's begin; make(): makes the activations, if the block does.  Every warp calls both once.
+template <Code C, Scale S, class Weights, class Make>
+__device__ __forceinline__ void entry_slabs(const EntryArgs& a, int tile, const u8* acts, bool made, int column, int s0, int s1, u8* shared,
+                                            u32 data, u32 q_at, u32 zero, u8* barrier, f32* sums, int lane, Weights&& weights,
+                                            Make&& make) {
   using Shape = EntryShape<C, S>;
   const MvProduct& p = a.p;
   const int u0 = slab_begin(a.units, s0), n = slab_begin(a.units, s1) - u0;
   Ring<0, 1> ring(shared, barrier, lane);
   ring.base = data + u32(u0 * Shape::unit);
-  const int expert = a.ids[entry];
-  EntryColumn<C, S> x(p, a.units, column, u0, lane);
-  if (n) x.ask(0, Shape::fours ? min(n, 4) : n);
-  if (n) ring.fill(0, p.w + u64(expert) * p.expert_bytes + (u64(tile) * u32(a.units) + u32(u0)) * Shape::unit, 0, 1, u32(n) * Shape::unit);
+  EntryColumn<C, S> x(acts, made, a.units, column, u0, lane);
+  if (n && !made) x.ask(0, Shape::fours ? min(n, 4) : n);
+  const u8* w = weights();
+  if (n) ring.fill(0, w + (u64(tile) * u32(a.units) + u32(u0)) * Shape::unit, 0, 1, u32(n) * Shape::unit);
+  if (made) {
+    make();
+    if (n) x.ask(0, Shape::fours ? min(n, 4) : n);
+  }
   f32* to = sums + s0 * 16 + 8 * (lane % 2) + lane / 4;
   int slab = s0, end = 0;
   // Where the next slab with units ends; zeros are the sums of empty ones.
@@ -315,10 +199,52 @@ __device__ __forceinline__ void entry_slabs(const EntryArgs& a, int tile, int en
   });
 }
 
+// The expert of entry `of` of a token by the router's logits; `write`: all k of the token, and their weights.  One warp.
+template <int = 0>
+__device__ __noinline__ int entry_route(const EntryArgs& a, int token, int of, bool write) {
+  const int lane = int(threadIdx.x % 32), n = a.route.experts;
+  int mine = 0, expert = 0;
+  f32 weight = 0;
+  auto choose = [&](int j, int id, f32 probability) {
+    if (j == of) expert = id;
+    if (j == lane) mine = id, weight = probability;
+  };
+  const f32* logits = a.route.logits + i64(token) * n;
+  const int count = write ? a.k : of + 1;
+  const f32 total = n <= 256 ? route_column<8>(logits, n, count, choose) : route_column<most_routed / 32>(logits, n, count, choose);
+  if (write && lane < a.k) {
+    a.route.ids[token * a.k + lane] = mine;
+    a.route.weights[token * a.k + lane] = weight / total * a.route.scale;
+  }
+  return expert;
+}
+
+// The activations of a token's slots as columns 0, 1, ... of `to`; the whole block, with a barrier behind it.
+template <int = 0>
+__device__ __noinline__ void entry_quantise(const EntryArgs& a, int token, u8* to) {
+  const int lane = int(threadIdx.x % 32), warps = int(blockDim.x / 32), slots = a.slots(), all = slots * a.units;
+  for (int i = int(threadIdx.x / 32); i < all; i += 2 * warps) {
+    float4 v[2];
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+      const int slot = (i + m * warps) / a.units, at = (i + m * warps) % a.units * 128 + 4 * lane;
+      const f32* from = slot < a.k ? a.h + i64(token * a.k + slot) * a.n : a.shared.h + i64(token) * a.n;
+      v[m] = slot < slots && at < a.n ? *reinterpret_cast<const float4*>(from + at) : make_float4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+      const int slot = (i + m * warps) / a.units, at = (i + m * warps) % a.units * 128 + 4 * lane;
+      store_q8<false>(to, a.units, slots, slot, at, v[m], slot < slots, a.layout, 0);
+    }
+  }
+  __syncthreads();
+}
+
 template <Code C, Scale S>
 __global__ void __launch_bounds__(32 * max_slabs, 2) entry_glu_kernel(const __grid_constant__ EntryArgs a) {
   using Shape = EntryShape<C, S>;
   extern __shared__ __align__(128) u8 shared[];
+  __shared__ int chosen;
   const int lane = int(threadIdx.x % 32), warp = warp_index(), warps = int(blockDim.x / 32);  // = slabs
   const int tile = int(blockIdx.x), entry = int(blockIdx.y);
   const u32 base = u32(__cvta_generic_to_shared(shared)), zero = base + Shape::zeros_at(1, a.units, warps) + 64;
@@ -327,18 +253,35 @@ __global__ void __launch_bounds__(32 * max_slabs, 2) entry_glu_kernel(const __gr
   f32* sums = reinterpret_cast<f32*>(shared + Shape::sums_at(1, a.units, warps));
   early_launch();
   early_wait();
-  entry_slabs<C, S>(a, tile, entry, entry / a.k, warp, warp + 1, shared, base, base + Shape::acts_at(1, a.units) + u32(warp) * Shape::act,
-                    zero, shared + Shape::barriers_at(1, a.units, warps) + warp * 8, sums, lane);
+  const MvProduct& p = a.p;
+  int expert = 0;
+  entry_slabs<C, S>(
+      a, tile, p.act, false, entry / a.k, warp, warp + 1, shared, base, base + Shape::acts_at(1, a.units) + u32(warp) * Shape::act, zero,
+      shared + Shape::barriers_at(1, a.units, warps) + warp * 8, sums, lane,
+      [&] {
+        if (a.route.logits) {
+          const int of = entry % a.k;
+          if (warp == (tile + entry) % warps) {
+            const int e = entry_route(a, entry / a.k, of, tile == 0 && of == a.k - 1);
+            if (lane == 0) chosen = e;
+          }
+          __syncthreads();
+          expert = chosen;
+        } else {
+          expert = a.ids[entry];
+        }
+        return p.w + u64(expert) * p.expert_bytes;
+      },
+      [] {});
   __syncthreads();
   if (threadIdx.x >= 16) return;
-  const MvProduct& p = a.p;
   const int up = lane / 8, row = tile * 8 + lane % 8;  // gate in lanes 0..7, up behind
   f32 s = 0;
   for (int w = 0; w < warps; w += 4)
 #pragma unroll
     for (int k = 0; k < 4; k++) s += sums[(w + k) * 16 + lane];
   s *= p.factor;
-  if (p.scale[up]) s *= p.scale[up][a.ids[entry]];
+  if (p.scale[up]) s *= p.scale[up][expert];
   if (p.bias[up] && row < p.rows) s += p.bias[up][row];
   const f32 other = __shfl_down_sync(0xffffu, s, 8);
   if (!up && row < p.rows) p.y[i64(entry) * p.ldy + row] = glu_of(s, other, a.kind);
@@ -348,55 +291,65 @@ template <Code C, Scale S>
 __global__ void __launch_bounds__(32 * entry_warps, 1) entry_down_kernel(const __grid_constant__ EntryArgs a) {
   using Shape = EntryShape<C, S>;
   extern __shared__ __align__(128) u8 shared[];
-  const int lane = int(threadIdx.x % 32), warp = warp_index(), warps = int(blockDim.x / 32);
+  const int lane = int(threadIdx.x % 32), warp = warp_index(), warps = int(blockDim.x / 32), slots = a.slots();
   const int tile = int(blockIdx.x), token = int(blockIdx.y), slabs = slab_count(a.units), share = slabs / a.split;
-  const int j = warp / a.split, s0 = warp % a.split * share, entry = token * a.k + j;
-  const u32 base = u32(__cvta_generic_to_shared(shared)), zero = base + Shape::zeros_at(a.k, a.units, warps) + 64;
+  const int j = warp / a.split, s0 = warp % a.split * share;
+  const u32 base = u32(__cvta_generic_to_shared(shared)), zero = base + Shape::zeros_at(slots, a.units, warps) + 64;
   __shared__ f32 results[entry_warps][16], weights[entry_warps];
   if (threadIdx.x < 8) put_shared(zero + 16 * threadIdx.x, make_uint4(0, 0, 0, 0));
   __syncthreads();
-  f32* sums = reinterpret_cast<f32*>(shared + Shape::sums_at(a.k, a.units, warps));
+  f32* sums = reinterpret_cast<f32*>(shared + Shape::sums_at(slots, a.units, warps));
   early_launch();
   early_wait();
   const MvProduct& p = a.p;
   const int r = int(threadIdx.x) % 16, e = int(threadIdx.x) / 16, row = tile * 16 + r;
   f32* x = p.y + i64(token) * p.ldy + row;
-  const f32 before = e == 0 && row < p.rows ? *x : 0.0f;
+  const bool mine = e == 0 && row < p.rows;
+  const f32 before = mine ? *x : 0.0f;
+  const f32 factor = mine && a.shared.gate ? sigmoid(a.shared.gate[token]) : 1.0f;
   if (int(threadIdx.x) < a.k) weights[threadIdx.x] = a.weights[token * a.k + int(threadIdx.x)];
-  entry_slabs<C, S>(a, tile, entry, entry, s0, s0 + share, shared, base + u32(j * a.units * Shape::unit),
-                    base + Shape::acts_at(a.k, a.units) + u32(warp) * Shape::act, zero,
-                    shared + Shape::barriers_at(a.k, a.units, warps) + warp * 8, sums + j * slabs * 16, lane);
+  u8* made = a.h ? shared + Shape::made_at(slots, a.units, warps) : nullptr;
+  entry_slabs<C, S>(
+      a, tile, made ? made : p.act, made, made ? j : token * a.k + j, s0, s0 + share, shared, base + u32(j * a.units * Shape::unit),
+      base + Shape::acts_at(slots, a.units) + u32(warp) * Shape::act, zero, shared + Shape::barriers_at(slots, a.units, warps) + warp * 8,
+      sums + j * slabs * 16, lane, [&] { return j < a.k ? p.w + u64(a.ids[token * a.k + j]) * p.expert_bytes : a.shared.w; },
+      [&] { entry_quantise(a, token, made); });
   __syncthreads();
-  if (e < a.k) {
+  if (e < slots) {
     f32 s = 0;
     for (int k = 0; k < slabs; k += 4)
 #pragma unroll
       for (int i = 0; i < 4; i++) s += sums[(e * slabs + k + i) * 16 + r];
     s *= p.factor;
-    if (p.scale[0]) s *= p.scale[0][a.ids[token * a.k + e]];
-    if (p.bias[0] && row < p.rows) s += p.bias[0][row];
+    const f32 *scale = e < a.k ? p.scale[0] : a.shared.scale, *bias = e < a.k ? p.bias[0] : a.shared.bias;
+    if (scale) s *= scale[e < a.k ? a.ids[token * a.k + e] : 0];
+    if (bias && row < p.rows) s += bias[row];
     results[e][r] = s;
   }
   __syncthreads();
-  if (e || row >= p.rows) return;
+  if (!mine) return;
   f32 sum = 0;
   for (int k = 0; k < a.k; k++) sum = __fmaf_rn(weights[k], results[k][r], sum);
-  *x = before + sum;
+  sum = before + sum;
+  if (a.shared.w) sum += factor * results[a.k][r];
+  if (a.shared.y) sum += factor * a.shared.y[i64(token) * p.ldy + row];
+  *x = sum;
 }
 
 struct EntryKernels {
   void (*glu)(EntryArgs) = nullptr;
   void (*down)(EntryArgs) = nullptr;
-  u32 glu_smem = 0, down_smem = 0;  // for these units, k and split
+  u32 glu_smem = 0, down_smem = 0;  // for these units, slots and split
 };
 template <Code C, Scale S>
-inline EntryKernels entry_kernels_of(int units, int k, int split) {
+inline EntryKernels entry_kernels_of(int units, int slots, int split) {
   using Shape = EntryShape<C, S>;
-  return {entry_glu_kernel<C, S>, entry_down_kernel<C, S>, Shape::smem(1, units, slab_count(units)), Shape::smem(k, units, k * split)};
+  return {entry_glu_kernel<C, S>, entry_down_kernel<C, S>, Shape::smem(1, units, slab_count(units)),
+          Shape::made_at(slots, units, slots * split)};
 }
 // No kernels: this layout has none.
-EntryKernels entry_kernels(int layout, int units, int k, int split);
-EntryKernels entry_kernels_t5(int layout, int units, int k, int split);  // its part for t5
+EntryKernels entry_kernels(int layout, int units, int slots, int split);
+EntryKernels entry_kernels_t5(int layout, int units, int slots, int split);  // its part for t5
 
 }  // namespace fewbit::kernel::cuda
 

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "kernel/cuda/gemm_experts.cuh"
-#include "kernel/cuda/matvec_experts.cuh"
+#include "kernel/cuda/moe_few.cuh"
 #include "kernel/cuda/ops.h"
 #include "kernel/cuda/product.cuh"
 
@@ -83,8 +83,6 @@ __global__ void __launch_bounds__(1024) groups_kernel(GroupsArgs a) {
 
 MvGroup* group_list(Ctx& ctx) { return reinterpret_cast<MvGroup*>(static_cast<u8*>(ctx.scratch) + 16); }  // behind their number
 
-constexpr int direct_entries = 64;  // up to here every entry is its own group
-
 // Fills in the groups of the entries of experts [first, first + experts); returns an upper bound of their number.
 int list_groups(Ctx& ctx, MvArgs& m, const i32* ids, int entries, int first, int experts) {
   const int bound = entries / 8 + std::min(experts, entries);
@@ -159,40 +157,6 @@ void launch_in_file(Ctx& ctx, MvArgs m, const Weight& w, const Weight* up, ActLa
       groups = list_groups(ctx, m, ids, entries, a.first, a.count);
     launch_mv(ctx, m, layout, act, groups, 0, shape);  // pack() counts the file's bytes
   }
-}
-
-// To 16 levels within -64..63, modulo 256; false: some lie beyond.
-bool add_to_levels(Tables& t, int more) {
-  Tables to{};
-  for (u32 c = 0; c < 16; c++) {
-    const int level = i8(t.w[c / 4] >> (8 * (c % 4)));
-    if (level < -64 || level > 63) return false;
-    to.w[c / 4] |= u32(u8(level + more)) << (8 * (c % 4));
-  }
-  t = to;
-  return true;
-}
-
-// Few tokens: entry by entry; `down` adds to p.y.
-bool launch_entries(Ctx& ctx, const MvArgs& m, bool down, int layout, const i32* ids, const f32* weights, int entries, int k, u64 bytes,
-                    const std::string& shape) {
-  if (entries > direct_entries || k > entry_warps || narrow_choice < 0) return false;
-  EntryArgs a{m.p[0], m.units, k, 1, m.kind, ids, weights};
-  if (layout_infos[layout].code == Code::n4 && !add_to_levels(a.p.table, -64)) return false;
-  const int slabs = slab_count(m.units), most = device_of(ctx).max_smem() - entry_static_smem;
-  const int tokens = entries / k, sms = device_of(ctx).sms();
-  if (down && tokens * m.tiles <= sms)  // more warps where a block has a multiprocessor of its own
-    while (2 * a.split * k <= entry_warps && 2 * a.split <= std::min(slabs, m.units)) a.split *= 2;
-  const EntryKernels e = entry_kernels(layout, m.units, k, a.split);
-  const auto kernel = down ? e.down : e.glu;
-  if (!kernel || (down ? e.down_smem : e.glu_smem) > u32(most)) return false;
-  static bool allowed[std::size(layout_infos)][2] = {};
-  if (!std::exchange(allowed[layout][down], true)) allow_smem(kernel, size_t(most));
-  LaunchShape s;
-  s.grid = dim3(unsigned(m.tiles), unsigned(down ? tokens : entries)), s.block = dim3(unsigned(32 * (down ? k * a.split : slabs)));
-  s.smem = down ? e.down_smem : e.glu_smem, s.cols = entries, s.name = layout_infos[layout].name, s.shape = shape, s.bytes = bytes;
-  launch(ctx, kernel, s, a);
-  return true;
 }
 
 // Many columns of experts, by the wide kernel where it is there; the activations of entry e: column first_col + e / act_div of `act`.
@@ -271,7 +235,9 @@ void moe_glu(Ctx& ctx, const Weight& gate, const Weight& up, const Act& a, const
   }
   MvArgs m = pair_args(gate, up, a, kind, h, gate.rows);
   m.act_div = k;
-  if (launch_entries(ctx, m, false, gate.layout_id, ids, nullptr, entries, k, bytes, shape)) return;
+  EntryArgs few = entry_args(m, k);
+  few.ids = ids;
+  if (launch_entries(ctx, few, m.tiles, gate.layout_id, false, a.cols, bytes, shape)) return;
   if (launch_experts(ctx, m, gate.layout_id, a, 0, ids, entries, int(gate.experts), bytes, shape)) return;
   const int groups = group_entries(ctx, m, ids, entries, int(gate.experts));
   launch_mv(ctx, m, gate.layout_id, a.layout, groups, bytes, shape);
@@ -286,7 +252,9 @@ void moe_down(Ctx& ctx, const Weight& down, const Act& a, const i32* ids, const 
     m.p[0] = mv_product(as_packed, a, x, n, false);
     const Units units(as_packed.layout_id, down.rows, down.cols);
     m.n = 1, m.tiles = int(units.tiles), m.units = int(units.units), m.act_div = 1;
-    if (!in_file(down) && launch_entries(ctx, m, true, down.layout_id, ids, weights, a.cols, k, u64(k) * down.bytes / u64(down.experts),
+    EntryArgs few = entry_args(m, k);
+    few.ids = ids, few.weights = weights;
+    if (!in_file(down) && launch_entries(ctx, few, m.tiles, down.layout_id, true, cols, u64(k) * down.bytes / u64(down.experts),
                                          shape_of(ctx, down.rows, down.cols, a.cols)))
       return;
   }

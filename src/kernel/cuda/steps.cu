@@ -1,6 +1,7 @@
 // The small steps: router, gated sums, gather, argmax, elementwise gate.
 #include "kernel/cuda/common.cuh"
 #include "kernel/cuda/ops.h"
+#include "kernel/cuda/route.cuh"
 
 namespace fewbit::kernel::cuda {
 
@@ -13,55 +14,18 @@ __global__ void act_mul_kernel(const f32* gate, const f32* up, Glu kind, i64 n, 
   if (i < n) h[i] = glu_of(gate[i], up[i], kind);
 }
 
-// One warp per column.  Softmax over all experts, the k largest (lowest index on ties), renormalised (models.md 3.5).
-__global__ void route_kernel(const f32* logits, int n, int k, int cols, f32 scale, i32* ids, f32* weights) {
-  extern __shared__ f32 probability[];  // (warps, n)
+// One warp per column; PER: numbers of a lane.
+template <int PER>
+__global__ void __launch_bounds__(128) route_kernel(const f32* logits, int n, int k, int cols, f32 scale, i32* ids, f32* weights) {
   early_launch();
   early_wait();
-  const int lane = int(threadIdx.x % 32), warp = int(threadIdx.x / 32), c = int(blockIdx.x * (blockDim.x / 32)) + warp;
+  const int lane = int(threadIdx.x % 32), c = int((blockIdx.x * blockDim.x + threadIdx.x) / 32);
   if (c >= cols) return;
-  f32* p = probability + warp * n;
-  const f32* l = logits + i64(c) * n;
-  f32 top = -INFINITY;
-  for (int i = lane; i < n; i += 32) top = fmaxf(top, l[i]);
-  top = warp_max(top);
-  f32 sum = 0;
-  for (int i = lane; i < n; i += 32) {
-    const f32 e = expf(l[i] - top);
-    p[i] = e, sum += e;
-  }
-  sum = warp_sum(sum);
-  for (int i = lane; i < n; i += 32) p[i] /= sum;
-  __syncwarp();
-  f32 chosen = 0, mine = 0;
-  int my_id = 0;
-  for (int j = 0; j < k; j++) {
-    f32 best = -1;
-    int at = n;
-    for (int i = lane; i < n; i += 32)
-      if (p[i] > best) best = p[i], at = i;
-#pragma unroll
-    for (int m = 16; m; m /= 2) {
-      const f32 ob = __shfl_xor_sync(~0u, best, m);
-      const int oa = __shfl_xor_sync(~0u, at, m);
-      if (ob > best || (ob == best && oa < at)) best = ob, at = oa;
-    }
-    if (at >= n) at = 0, best = NAN;  // NaN everywhere: any choice, the weights carry the NaN
-    if (lane == j % 32) {
-      if (j >= 32) {  // more than one per lane: write at once
-        ids[i64(c) * k + j] = at, weights[i64(c) * k + j] = best;
-      } else {
-        mine = best, my_id = at;
-      }
-    }
-    chosen += best;
-    if (at % 32 == lane) p[at] = -2;
-    __syncwarp();
-  }
-  const f32 floor = 6.103515625e-5f;  // 2^-14
-  const f32 total = fmaxf(chosen, floor);
-  if (lane < k && lane < 32) ids[i64(c) * k + lane] = my_id, weights[i64(c) * k + lane] = mine / total * scale;
-  for (int j = 32 + lane; j < k; j += 32) weights[i64(c) * k + j] = weights[i64(c) * k + j] / total * scale;
+  ids += i64(c) * k, weights += i64(c) * k;
+  const f32 total = route_column<PER>(logits + i64(c) * n, n, k, [&](int j, int id, f32 probability) {
+    if (lane == j % 32) ids[j] = id, weights[j] = probability;
+  });
+  for (int j = lane; j < k; j += 32) weights[j] = weights[j] / total * scale;  // what this lane wrote
 }
 
 __global__ void add_gated_kernel(f32* x, const f32* y, const f32* gate, int n) {
@@ -145,9 +109,8 @@ void route(Ctx& ctx, const f32* logits, int experts, int k, int cols, f32 scale,
   FEWBIT_CHECK(k >= 1 && k <= experts && experts <= 2048, "route to %d of %d experts", k, experts);
   const int warps = cols < 4 ? cols : 4;
   LaunchShape s;
-  s.grid = dim3(unsigned((cols + warps - 1) / warps)), s.block = dim3(unsigned(32 * warps)), s.smem = size_t(warps) * experts * 4,
-  s.cols = cols, s.name = "route";
-  launch(ctx, route_kernel, s, logits, experts, k, cols, scale == 0 ? 1.0f : scale, ids, weights);
+  s.grid = dim3(unsigned((cols + warps - 1) / warps)), s.block = dim3(unsigned(32 * warps)), s.cols = cols, s.name = "route";
+  launch(ctx, experts <= 256 ? route_kernel<8> : route_kernel<64>, s, logits, experts, k, cols, scale == 0 ? 1.0f : scale, ids, weights);
 }
 
 void add_gated(Ctx& ctx, f32* x, const f32* y, const f32* gate, int n, int cols) {

@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
     } else if (stage == "half") {
       check_half(rig, false);
     } else if (stage == "experts") {
-      check_experts(rig, false);
+      check_experts(rig, what == "quick");
     } else if (stage == "in-file") {
       check_in_file(rig, false);
     } else if (stage == "layouts") {

@@ -310,6 +310,7 @@ void check_decode(Rig& rig) {
 
 void check_experts(Rig& rig, bool quick) {
   Random random(13);
+  check_joined(rig, quick);
   if (quick) wide_choice = -1;  // racecheck misunderstands the wide kernel (bench/cuda.sh)
   for (Type type : {Type::IQ2_XS, Type::PQ2_0, Type::Q2_K, Type::IQ3_XXS, Type::F16})
     for (int cols : {1, 3, 40}) experts(rig, random, type, 8, quick && cols == 40 ? 2 : 4, cols);

@@ -41,4 +41,6 @@ inline std::string label(Type type, i64 rows, i64 cols, int columns) {
          std::to_string(columns);
 }
 
+void check_joined(Rig&, bool quick);  // joined.cpp
+
 }  // namespace fewbit::kernel::cuda::check
