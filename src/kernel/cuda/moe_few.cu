@@ -126,3 +126,6 @@ const JoinedExperts* joined_experts() {
 }
 
 }  // namespace fewbit::kernel::cuda
+
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), qwen35-35b-a3b in IQ2_XS, one token: 16 launches a layer 450 tok/s, these 9 504.  What the
+// launches repeat costs, timed alone: the choice 1.9 us of gate and up, quantising and the shared expert 3.9 us of down.
