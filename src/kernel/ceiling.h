@@ -24,6 +24,6 @@ Result<Ceiling> measure_ceiling(Device& device, f64 seconds = 0.6, const std::at
 namespace cuda {  // kernel/cuda, or an error in a build without CUDA
 Result<Ceiling> measure_ceiling(Device& device, f64 seconds);
 u64 ceiling_bytes(Device& device);
-}
+}  // namespace cuda
 
 }  // namespace fewbit::kernel
