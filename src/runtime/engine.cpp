@@ -270,11 +270,12 @@ void EngineImpl::pass(int wanted, f32* logits, Token* ids) {
     }
   }
   if (wanted && ids) p_.device->download(ids, ids_.data(), u64(wanted) * sizeof(i32));
-  if (host_memory || !wanted || !non_finite_.empty()) return;
+  if (host_memory || !wanted) return;
   bool finite = true;
-  if (!ids) finite = model::all_finite({logits, size_t(wanted) * size_t(vocab())});
-  for (int i = 0; ids && i < wanted; i++)
+  for (int i = 0; ids && i < wanted; i++)  // in every pass: the caller's next step takes them
     if (ids[i] < 0) ids[i] = 0, finite = false;
+  if (!non_finite_.empty()) return;
+  if (!ids) finite = model::all_finite({logits, size_t(wanted) * size_t(vocab())});
   if (!finite) note_non_finite_on_device();
 }
 
