@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <fstream>
 #include <functional>
 
@@ -43,17 +44,6 @@ Status check_options(const EngineOptions& o) {
   FEWBIT_OK(range("logits", o.logits, 0, 1 << 16));
   if (o.model.empty() == o.synthetic.empty())
     return Error{Code::invalid_argument, "one of a model file and a synthetic shape must be given"};
-  return {};
-}
-
-// Sizes that the kernels are written for.
-Status check_kernel_limits(const model::Config& c) {
-  bool attention = false, delta = false;
-  for (const auto& l : c.layers) (l.recurrent ? delta : attention) = true;
-  if (attention && c.head_dim % 16)
-    return Error{Code::unsupported, fmt::format("attention heads of {} numbers: only multiples of 16 are supported", c.head_dim)};
-  if (delta && c.delta.dim % 16)
-    return Error{Code::unsupported, fmt::format("DeltaNet heads of {} numbers: only multiples of 16 are supported", c.delta.dim)};
   return {};
 }
 
@@ -149,6 +139,23 @@ model::LoadOptions load_options(const EngineOptions& o, bool dry) {
   return l;
 }
 
+Status check_kernel_limits(const model::Config& c, DeviceKind device) {
+  bool attention = false, delta = false;
+  for (const auto& l : c.layers) (l.recurrent ? delta : attention) = true;
+  if (attention && c.head_dim % 16)
+    return Error{Code::unsupported, fmt::format("attention heads of {} numbers: only multiples of 16 are supported", c.head_dim)};
+  if (delta && c.delta.dim % 16)
+    return Error{Code::unsupported, fmt::format("DeltaNet heads of {} numbers: only multiples of 16 are supported", c.delta.dim)};
+  if (device == DeviceKind::cpu) return {};
+  if (attention && c.head_dim > 256)
+    return Error{Code::unsupported, fmt::format("attention heads of {} numbers: a GPU takes at most 256 (--device cpu)", c.head_dim)};
+  if (delta && (!std::has_single_bit(unsigned(c.delta.dim)) || c.delta.dim > 128))
+    return Error{Code::unsupported, fmt::format("DeltaNet heads of {} numbers: a GPU takes 16, 32, 64 or 128 (--device cpu)", c.delta.dim)};
+  if (delta && c.delta.conv > 8)
+    return Error{Code::unsupported, fmt::format("a convolution over {} tokens: a GPU takes at most 8 (--device cpu)", c.delta.conv)};
+  return {};
+}
+
 // Whether a device has kernels for every type in the file.
 static bool runs_all_types(const gguf::File& file, const kernel::Kernels& kernels) {
   return std::all_of(file.tensors().begin(), file.tensors().end(), [&](const gguf::Tensor& t) {
@@ -175,7 +182,14 @@ Result<Prepared> prepare(const EngineOptions& options) {
     }
   }
   FEWBIT_TRY(model::Config config, model::Config::read(p.file));
-  FEWBIT_OK(check_kernel_limits(config));
+  if (automatic && p.device->kind() != DeviceKind::cpu) {
+    if (const Status limits = check_kernel_limits(config, p.device->kind());
+        !limits.ok() && check_kernel_limits(config, DeviceKind::cpu).ok()) {
+      log::warn("{}: it runs on the CPU", limits.error().what);
+      FEWBIT_TRY(p.device, open_device("cpu", {.threads = o.threads}));
+    }
+  }
+  FEWBIT_OK(check_kernel_limits(config, p.device->kind()));
 
   if (o.act_int8) o.path = kernel::Path::exact;  // a reference mode: one rounding, everything else exact
   if (o.path == kernel::Path::exact) o.k_type = o.v_type = Type::F32;
@@ -200,8 +214,8 @@ Result<Prepared> prepare(const EngineOptions& options) {
   if (o.n_ctx == 0) o.n_ctx = need ? int(need) : std::min(4096, config.n_ctx_train);
   if (o.n_ctx > config.n_ctx_train) log::warn("a context of {} positions: the model was trained for {}", o.n_ctx, config.n_ctx_train);
   o.ubatch = int(std::min<i64>(o.ubatch, i64(o.n_ctx) * o.n_seqs));
-  if (p.device->kind() != DeviceKind::cpu)  // more at once gains nothing there, and the list of a step's experts has its limits
-    o.ubatch = std::min({o.ubatch, 8192, 65536 / std::max(1, config.experts.used)});
+  if (p.device->kind() != DeviceKind::cpu)  // more at once gains nothing there, and a grid has at most 65535 columns of experts
+    o.ubatch = std::min({o.ubatch, 8192, 65535 / std::max(1, config.experts.used)});
   if (o.logits == 0) o.logits = std::max(o.n_seqs, 16);
   o.logits = std::max(o.logits, int(std::min(o.logits_bytes / (u64(config.n_vocab) * sizeof(f32)), u64(o.ubatch))));
   FEWBIT_TRY(p.kernels, kernel::tested_kernels_for(*p.device, o.path));

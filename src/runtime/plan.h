@@ -25,6 +25,8 @@ struct Prepared {
 
 // Error: what Model::load refuses; a plan that does not fit, with the numbers and what would.
 Result<Prepared> prepare(const EngineOptions& options);
+// Error: sizes that the kernels of a kind of device are not written for.
+Status check_kernel_limits(const model::Config&, DeviceKind);
 
 // A synthetic model's tensors are made only with `fill`; without, they are empty pages that serve to count.
 Result<gguf::File> open_file(const EngineOptions& options, bool fill);

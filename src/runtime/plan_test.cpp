@@ -51,6 +51,33 @@ std::pair<u64, u64> peak_of(const EngineOptions& o) {
   return {got[0], got[1]};
 }
 
+TEST(Plan, SizesThatADeviceHasNoKernelsForAreRefused) {
+  model::Config c;
+  c.layers.resize(2);
+  c.layers[1].recurrent = true;
+  c.head_dim = 256, c.delta.dim = 128, c.delta.conv = 4;
+  const DeviceKind cpu = DeviceKind::cpu, gpu = DeviceKind::cuda;
+  EXPECT_TRUE(check_kernel_limits(c, cpu).ok());
+  EXPECT_TRUE(check_kernel_limits(c, gpu).ok());
+  auto refused = [&](const char* says) {
+    EXPECT_TRUE(check_kernel_limits(c, cpu).ok()) << says;
+    const Status s = check_kernel_limits(c, gpu);
+    ASSERT_FALSE(s.ok()) << says;
+    EXPECT_NE(s.error().what.find(says), std::string::npos) << s.error().what;
+  };
+  c.head_dim = 272;
+  refused("heads of 272");
+  c.head_dim = 256, c.delta.dim = 48;
+  refused("heads of 48");
+  c.delta.dim = 256;
+  refused("heads of 256");
+  c.delta.dim = 16, c.delta.conv = 9;
+  refused("over 9 tokens");
+  c.delta.conv = 8, c.head_dim = 24;
+  EXPECT_FALSE(check_kernel_limits(c, cpu).ok());
+  EXPECT_FALSE(check_kernel_limits(c, gpu).ok());
+}
+
 TEST(Plan, IsKept) {
 #ifdef FEWBIT_SANITIZED
   GTEST_SKIP() << "the sanitizer's own memory is not planned";
