@@ -23,7 +23,8 @@ std::string environment_error() {
     if (!value.empty() && value != "0" && value != "1") return std::string(name) + ": '" + word + "' is not 0 or 1";
   }
   if (memory_limit_gib() < 0) {
-    return std::string("FEWBIT_CUDA_MEMORY_MAX: '") + std::getenv("FEWBIT_CUDA_MEMORY_MAX") + "' is no number of GiB above 0";
+    return std::string("FEWBIT_CUDA_MEMORY_MAX: '") + std::getenv("FEWBIT_CUDA_MEMORY_MAX") +
+           "' is no number of GiB above 0 and below 1000000";
   }
   return "";
 }
