@@ -30,9 +30,9 @@ foreach(arch IN LISTS FEWBIT_CUDA_ARCHS)
   endif()
   string(APPEND fewbit_gencode " -gencode=arch=compute_${sm},code=sm_${sm}")
 endforeach()
-# -fmad=false: the float order of the kernels is written operation by operation; a fused multiply-add stands where it is meant.
 if(NOT fewbit_gencode)
   message(FATAL_ERROR "FEWBIT_CUDA_ARCHS: names no compute capability (80, 86, 89, 90a, 100, 120)")
 endif()
+# -fmad=false: the float order of the kernels is written operation by operation; a fused multiply-add stands where it is meant.
 set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS}${fewbit_gencode} -fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off -Werror=all-warnings")
 add_compile_definitions(FEWBIT_CUDA)

@@ -1,7 +1,7 @@
 // Attention over the paged KV cache.
 //
-//   prepare   q, k: RMSNorm, rotation; k, v into the cache; q into scratch.  With few columns, one per sequence, the next step does it
-//   itself the rest  f16 cache: attention_tensor.cuh, by attention_few.cu (few columns) and attention_tiles.cu
+//   prepare   q, k: RMSNorm, rotation; k, v into the cache; q into scratch.  With few columns, one per sequence, the rest does it itself
+//   the rest  f16 cache: attention_tensor.cuh, by attention_few.cu (few columns) and attention_tiles.cu
 //             others:    attention_lanes.cu, attention_split.cu
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 namespace fewbit::kernel::cuda::attend {
 
 constexpr int split_keys = 64, max_head_dim = 256;
-constexpr int max_rows = 8;       // queries of a block
+constexpr int max_rows = 8;       // queries of a block, in lanes
 constexpr int fused_splits = 16;  // up to here the last block folds
 constexpr int split_columns = 8;  // up to here splits run in parallel
 

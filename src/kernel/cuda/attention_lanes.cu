@@ -1,4 +1,4 @@
-// Attention over a cache of f32, q8_0 or q4_0: every sum in lanes, all numbers f32.
+// Attention over a cache that is not all f16: every sum in lanes, all numbers f32.
 //
 //   split     keys in splits of 64: scores, softmax and weighted values of one split (attention_split.cu)
 //   fold      splits in order: M = max(m, m_s); o = o exp(m - M) + o_s exp(m_s - M); l likewise; out = o / l, gated

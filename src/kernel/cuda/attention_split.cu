@@ -1,4 +1,4 @@
-// Attention of up to 8 columns over a cache of f32, q8_0 or q4_0: the splits of a column's keys run in parallel.
+// Attention of up to 8 columns over a cache that is not all f16: the splits of a column's keys run in parallel.
 #include "kernel/cuda/attention.cuh"
 
 namespace fewbit::kernel::cuda::attend {

@@ -1,7 +1,7 @@
 // Attention over an f16 cache on tensor cores: what the kernels for few and for many columns share.
 //
-// Maths   a query is q = (hi + lo) / s, hi and lo in f16, s a power of two of its row that brings the largest number to 2^14..2^15; keys
-// and
+// Maths   a query is q = (hi + lo) / s, hi and lo in f16, s a power of two of its row that brings the largest number to 2^14..2^15;
+//         keys and
 //         values are f16 as they lie in the cache.  A split is 64 keys:
 //           a_k = hi.K_k + lo.K_k                       two chains of mma.m16n8k16 over the head, added
 //           t   = max_k a_k f - 15                      f = scale log2(e) / s;  the row's zero: p lies in 0..2^15

@@ -19,8 +19,8 @@ inline u32* counters(const Ctx& ctx) { return reinterpret_cast<u32*>(static_cast
 
 // ---- early launch (programmatic dependent launch) ---------------------------------------------------------------------------------
 // A kernel may start while its predecessor still runs.  It may then read weights, which never change (those that are packed for a moment
-// do: expand.h's InOrder), but nothing that a kernel computed, before early_wait().  Every kernel calls early_wait(), also one with nothing
-// to read: completion is then transitive.
+// do: expand.h's InOrder), and what earlier steps left (a step begins with an upload, which nothing overtakes), but nothing that a kernel
+// of this step computed, before early_wait().  Every kernel calls it, also one with nothing to read: completion is then transitive.
 
 __device__ __forceinline__ void early_launch() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -80,7 +80,7 @@ void launch(Ctx& ctx, void (*kernel)(P...), const LaunchShape& s, A&&... args) {
   if (ctx.launches) record_end(ctx, timer, s.name, s.shape, s.bytes);
 }
 
-// Raises a kernel's limit of dynamic shared memory once per process.
+// Raises a kernel's limit of dynamic shared memory, on the current device.
 template <class K>
 void allow_smem(K kernel, size_t bytes) {
   FEWBIT_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));

@@ -1,4 +1,4 @@
-// What the DeltaNet kernels share: arguments, sums over a head, two rows of the state in 8 lanes.
+// What the DeltaNet kernels share: arguments, two rows of the state in 8 lanes.
 #pragma once
 #include "kernel/cuda/common.cuh"
 

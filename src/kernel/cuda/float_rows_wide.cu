@@ -1,7 +1,7 @@
 // Rows of F32, F16 or BF16 (float_rows.cuh) times many columns: the gates of DeltaNet and the routers of experts while a prompt is read.
 //
-// Work     a block: up to 64 rows times 4 columns.  Warp s of eight has its share of the columns' inputs (256 (s + 8 i) ..) in registers
-// and
+// Work     a block: up to 64 rows times 4 columns.  Warp s of eight has its share of the columns' inputs (256 (s + 8 i) ..) in
+//          registers and
 //          multiplies four rows (two of F32) at a time, the next ones on their way.
 // Order    that of rows_kernel<8>: per lane in order of K, a warp tree, the eight warps in order.
 #include "kernel/cuda/float_rows.cuh"

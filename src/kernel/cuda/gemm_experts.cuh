@@ -222,7 +222,7 @@ __device__ __forceinline__ void expert_fetch(const ExpertArgs& a, u32 base, cons
 
 #endif
 
-// The weights of k-step j as half_step() has them; near: of a table with 192 + level (see matvec_experts.cuh).
+// The weights of k-step j as half_step() has them; near: of a table with 192 + level (see unit_terms.cuh).
 template <Code C, Scale S, Levels L, class UnitCodes>
 __device__ __forceinline__ void expert_step(const UnitCodes& codes, const Tables& table, int j, const UnitScales<S>& scales, u32 bias,
                                             u32 (&a)[8]) {

@@ -1,9 +1,9 @@
 // Experts of few tokens: entry by entry, and the steps around them joined (kernel/moe.h).
 //
-// Joined   rows of the routers are multiplied by the way in the launch of the shared expert's gate and up; the choice is made by every
-// block
-//          that multiplies an expert's gate and up; every block that multiplies `down` quantises what it reads, and takes the shared expert
-//          along.  With more tokens the blocks are so many that what each repeats costs more than a launch.
+// Joined   rows of the routers are multiplied by the way in the launch of the shared expert's gate and up; every block that multiplies
+//          an expert's gate and up makes the choice; every block that multiplies `down` quantises what it reads, and takes the shared
+//          expert along.  With more tokens the blocks are so many that
+//          what each repeats costs more than a launch.
 #include "kernel/moe.h"
 
 #include <utility>
@@ -127,5 +127,5 @@ const JoinedExperts* joined_experts() {
 
 }  // namespace fewbit::kernel::cuda
 
-// Measured on an H200 (nvcc 13.0, 30 Nov 2026), qwen35-35b-a3b in IQ2_XS, one token: 16 launches a layer 450 tok/s, these 9 504.  What the
+// Measured on an H200 (nvcc 13.0, 30 Nov 2026), qwen35-35b-a3b in IQ2_XS, one token: 16 launches a layer 450 tok/s, these 9: 504.  What the
 // launches repeat costs, timed alone: the choice 1.9 us of gate and up, quantising and the shared expert 3.9 us of down.

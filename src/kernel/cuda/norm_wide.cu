@@ -1,8 +1,8 @@
 // The norm (norm.cu) of more than 32 columns into q8_128 or q8_256, rotated in blocks of 1024 or not, and into floats as well.
 //
-// Layout   a warp holds 1024 numbers of a column, eight units of 128: lane l numbers 4 l .. 4 l + 3 of each.  So the last three steps of
-// the
-//          rotation need no exchange, and each lane finds the scale of one of the warp's 32 groups of 32 for the others.
+// Layout   a warp holds 1024 numbers of a column, eight units of 128: lane l numbers 4 l .. 4 l + 3 of each.
+//          So the last three steps of the rotation need no exchange, and each lane finds
+//          the scale of one of the warp's 32 groups of 32 for the others.
 // Blocks   of a norm all warps of a column, which sum its squares together; else four columns, which share the signs.
 // Order    every number is computed by the operations of norm_kernel in their order: the same bits.
 #include "kernel/cuda/norm.h"
@@ -172,7 +172,7 @@ __device__ __forceinline__ void store_units(const WideArgs& a, f32 (&v)[units][4
     for (int u = 0; u < units; u++) {
       const f32 d_u = __shfl_sync(~0u, d, (lane & 24) | u), r_u = __shfl_sync(~0u, r, (lane & 24) | u);
 #pragma unroll
-      for (int k = 0; k < 4; k++) {  // rounded_quotients of norm.cu, by sums instead of conversions
+      for (int k = 0; k < 4; k++) {  // rounded_quotients of quantise.cuh, by sums instead of conversions
         const f32 begin = v[u][k] * r_u, x = __fmaf_rn(__fmaf_rn(-begin, d_u, v[u][k]), r_u, begin);
         q[u][k] = copysignf(__fadd_rz(fabsf(x) + 0x1.fffffep-2f, 0x1p23f) - 0x1p23f, x);
       }

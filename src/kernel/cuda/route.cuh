@@ -31,7 +31,7 @@ __device__ __forceinline__ f32 route_column(const f32* logits, int n, int count,
   };
   look();
   for (int j = 0; j < count; j++) {
-    const int most = __reduce_max_sync(~0u, __float_as_int(best));  // in the order of the floats, as none but -1 and -2 is below 0
+    const int most = __reduce_max_sync(~0u, __float_as_int(best));  // in the order of the floats, as only -1 is below 0
     int id = int(__reduce_min_sync(~0u, __float_as_int(best) == most ? u32(at) : ~0u));
     f32 probability = __int_as_float(most);
     if (most < 0) id = 0, probability = NAN;  // NaN everywhere: any choice, the weights carry the NaN

@@ -345,7 +345,7 @@ void time_attention(Rig& rig) {
     }
 }
 
-// Experts of the issue's table: 256 of 512x2048, top 8.  One token's weights: "warm", the same eight experts again and again, so from the
+// Experts: 256 of 512x2048, top 8.  One token's weights: "warm", the same eight experts again and again, so from the
 // L2 cache as a peer's benchmark has them; "cold", as in a model: more than 200 MB of others between.
 void time_experts(Rig& rig, const TimeOptions& o) {
   Timer timer(rig);
