@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "app/cli/common.h"
 #include "app/cli/values.h"
@@ -20,11 +19,16 @@ struct BatchedBench {
   int reps = 3;
 };
 
+struct Case {
+  int pp = 0, tg = 0, pl = 0;  // prompt tokens and generated tokens of each sequence, sequences
+};
+
 struct Timing {
   f64 prefill = 0, decode = 0;
 };
 
-static Result<Timing> once(runtime::Engine& e, int pp, int tg, int pl) {
+static Result<Timing> once(runtime::Engine& e, const Case& c) {
+  const auto [pp, tg, pl] = c;
   std::vector<StepItem> items;
   for (int s = 0; s < pl; s++) {
     FEWBIT_TRY(auto seq, e.new_sequence());
@@ -57,6 +61,51 @@ static f64 median(std::vector<f64> v) {
   return v.size() % 2 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
 }
 
+static Result<Timing> medians(runtime::Engine& e, const Case& c, int reps) {
+  std::vector<f64> prefill, decode;
+  for (int r = 0; r < reps; r++) {
+    FEWBIT_TRY(Timing t, once(e, c));
+    FEWBIT_OK(e.finite());
+    prefill.push_back(t.prefill);
+    decode.push_back(t.decode);
+  }
+  return Timing{median(prefill), median(decode)};
+}
+
+static Json row_of(runtime::Engine& e, const Case& c, const Timing& t) {
+  const i64 prompt = i64(c.pp) * c.pl, gen = i64(c.tg) * c.pl;
+  return {{"model_type", e.info().type},
+          {"device", e.device().id()},
+          {"cpu", fmt::format("{} ({})", cpu_features().name, cpu_features().sets())},
+          {"n_threads", e.device().pool() ? e.device().pool()->size() : 0},
+          {"pp", c.pp},
+          {"tg", c.tg},
+          {"pl", c.pl},
+          {"n_kv", prompt + gen},
+          {"t_pp", t.prefill},
+          {"speed_pp", f64(prompt) / t.prefill},
+          {"t_tg", t.decode},
+          {"speed_tg", f64(gen) / t.decode},
+          {"t", t.prefill + t.decode},
+          {"speed", f64(prompt + gen) / (t.prefill + t.decode)}};
+}
+
+static void print_row(const Json& r, const std::string& format, bool first) {
+  if (format == "jsonl") return fmt::print("{}\n", r.dump());
+  const bool csv = format == "csv";
+  if (first && csv) fmt::print("pp,tg,pl,n_kv,t_pp,speed_pp,t_tg,speed_tg,t,speed\n");
+  if (first && !csv) {
+    fmt::print("| PP | TG | B | N_KV | T_PP s | S_PP t/s | T_TG s | S_TG t/s | T s | S t/s |\n");
+    fmt::print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  }
+  auto whole_number = [&](const char* key) { return r[key].get<i64>(); };
+  auto number = [&](const char* key) { return r[key].get<f64>(); };
+  fmt::print(fmt::runtime(csv ? "{},{},{},{},{:.6f},{:.3f},{:.6f},{:.3f},{:.6f},{:.3f}\n"
+                              : "| {} | {} | {} | {} | {:.3f} | {:.2f} | {:.3f} | {:.2f} | {:.3f} | {:.2f} |\n"),
+             whole_number("pp"), whole_number("tg"), whole_number("pl"), whole_number("n_kv"), number("t_pp"), number("speed_pp"),
+             number("t_tg"), number("speed_tg"), number("t"), number("speed"));
+}
+
 void add_batched_bench(CLI::App& app, Run& run) {
   auto o = std::make_shared<BatchedBench>();
   o->model.add(app, true);
@@ -74,61 +123,31 @@ void add_batched_bench(CLI::App& app, Run& run) {
     if (!o->model.engine.n_ctx) o->model.engine.n_ctx = int(need);
     o->model.engine.n_seqs = int(*std::max_element(npl.begin(), npl.end()));
     FEWBIT_TRY(auto engine, o->model.load());
-    FEWBIT_TRY(Timing warm, once(*engine, 1, 1, 1));
+    FEWBIT_TRY(Timing warm, once(*engine, {1, 1, 1}));
     (void)warm;
     Json rows = Json::array();
+    std::vector<Case> cases;
+    for (i64 pp : npp)
+      for (i64 tg : ntg)
+        for (i64 pl : npl) cases.push_back({int(pp), int(tg), int(pl)});
     size_t done = 0;
-    constexpr std::string_view rule = "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- ";
-    auto sweep = [&]() -> Status {
-      for (i64 pp : npp) {
-        for (i64 tg : ntg) {
-          for (i64 pl : npl) {
-            std::vector<f64> prefill, decode;
-            for (int r = 0; r < o->reps; r++) {
-              FEWBIT_TRY(Timing t, once(*engine, int(pp), int(tg), int(pl)));
-              FEWBIT_OK(engine->finite());
-              prefill.push_back(t.prefill);
-              decode.push_back(t.decode);
-            }
-            const f64 tp = median(prefill), td = median(decode);
-            Json row{{"model_type", engine->info().type},
-                     {"device", engine->device().id()},
-                     {"cpu", fmt::format("{} ({})", cpu_features().name, cpu_features().sets())},
-                     {"n_threads", engine->device().pool() ? engine->device().pool()->size() : 0},
-                     {"pp", pp},
-                     {"tg", tg},
-                     {"pl", pl},
-                     {"n_kv", (pp + tg) * pl},
-                     {"t_pp", tp},
-                     {"speed_pp", f64(pp * pl) / tp},
-                     {"t_tg", td},
-                     {"speed_tg", f64(tg * pl) / td},
-                     {"t", tp + td},
-                     {"speed", f64((pp + tg) * pl) / (tp + td)}};
-            if (o->output == "json") {
-              rows.push_back(row);
-            } else if (o->output == "jsonl") {
-              fmt::print("{}\n", row.dump());
-            } else if (o->output == "csv") {
-              if (!done) fmt::print("pp,tg,pl,n_kv,t_pp,speed_pp,t_tg,speed_tg,t,speed\n");
-              fmt::print("{},{},{},{},{:.6f},{:.3f},{:.6f},{:.3f},{:.6f},{:.3f}\n", pp, tg, pl, (pp + tg) * pl, tp, f64(pp * pl) / tp, td,
-                         f64(tg * pl) / td, tp + td, f64((pp + tg) * pl) / (tp + td));
-            } else {
-              if (!done) fmt::print("| PP | TG | B | N_KV | T_PP s | S_PP t/s | T_TG s | S_TG t/s | T s | S t/s |\n{}|\n", rule);
-              fmt::print("| {} | {} | {} | {} | {:.3f} | {:.2f} | {:.3f} | {:.2f} | {:.3f} | {:.2f} |\n", pp, tg, pl, (pp + tg) * pl, tp,
-                         f64(pp * pl) / tp, td, f64(tg * pl) / td, tp + td, f64((pp + tg) * pl) / (tp + td));
-            }
-            done++;
-            std::fflush(stdout);
-          }
-        }
+    Status s;
+    for (const Case& c : cases) {
+      Result<Timing> t = medians(*engine, c, o->reps);
+      if (!t.ok()) {
+        s = t.error();
+        break;
       }
-      return {};
-    };
-    Status s = sweep();
+      const Json row = row_of(*engine, c, *t);
+      if (o->output == "json")
+        rows.push_back(row);
+      else
+        print_row(row, o->output, done == 0);
+      done++;
+      std::fflush(stdout);
+    }
     if (o->output == "json" && (s.ok() || done)) fmt::print("{}\n", rows.dump(2));
-    if (!s.ok() && s.error().code == Code::cancelled)
-      return check_cancel(fmt::format("after {} of {} cases", done, npp.size() * ntg.size() * npl.size()));
+    if (!s.ok() && s.error().code == Code::cancelled) return check_cancel(fmt::format("after {} of {} cases", done, cases.size()));
     return s;
   };
 }
