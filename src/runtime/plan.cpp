@@ -139,6 +139,8 @@ model::LoadOptions load_options(const EngineOptions& o, bool dry) {
   return l;
 }
 
+std::string device_for(const std::string& device, bool exact) { return exact && device == "auto" ? "cpu" : device; }
+
 Status check_kernel_limits(const model::Config& c, DeviceKind device) {
   bool attention = false, delta = false;
   for (const auto& l : c.layers) (l.recurrent ? delta : attention) = true;
@@ -170,26 +172,24 @@ Result<Prepared> prepare(const EngineOptions& options) {
   Prepared p;
   p.options = options;
   EngineOptions& o = p.options;
-  // "auto" is the CPU where a GPU cannot do it.
-  const bool automatic = o.device == "auto";
-  FEWBIT_TRY(p.device, open_device(automatic && (o.act_int8 || o.path == kernel::Path::exact) ? "cpu" : o.device, {.threads = o.threads}));
+  FEWBIT_TRY(p.device, open_device(device_for(o.device, o.act_int8 || o.path == kernel::Path::exact), {.threads = o.threads}));
   FEWBIT_TRY(p.file, open_file(o, false));
-  if (automatic && p.device->kind() != DeviceKind::cpu) {
-    FEWBIT_TRY(const kernel::Kernels* there, kernel::kernels_for(*p.device, o.path));
-    if (!runs_all_types(p.file, *there)) {
-      log::warn("{} has no kernel for a type of this model: it runs on the CPU", p.device->id());
-      FEWBIT_TRY(p.device, open_device("cpu", {.threads = o.threads}));
-    }
-  }
   FEWBIT_TRY(model::Config config, model::Config::read(p.file));
-  if (automatic && p.device->kind() != DeviceKind::cpu) {
-    if (const Status limits = check_kernel_limits(config, p.device->kind());
-        !limits.ok() && check_kernel_limits(config, DeviceKind::cpu).ok()) {
-      log::warn("{}: it runs on the CPU", limits.error().what);
+  FEWBIT_OK(check_kernel_limits(config, DeviceKind::cpu));
+  if (p.device->kind() != DeviceKind::cpu) {
+    const bool automatic = o.device == "auto";
+    Status fits = check_kernel_limits(config, p.device->kind());
+    if (automatic && fits.ok()) {
+      FEWBIT_TRY(const kernel::Kernels* there, kernel::kernels_for(*p.device, o.path));
+      if (!runs_all_types(p.file, *there))
+        fits = Error{Code::unsupported, fmt::format("{} has no kernel for a type of this model", p.device->id())};
+    }
+    if (!fits.ok() && !automatic) return fits.error();
+    if (!fits.ok()) {
+      log::warn("{}: it runs on the CPU", fits.error().what);
       FEWBIT_TRY(p.device, open_device("cpu", {.threads = o.threads}));
     }
   }
-  FEWBIT_OK(check_kernel_limits(config, p.device->kind()));
 
   if (o.act_int8) o.path = kernel::Path::exact;  // a reference mode: one rounding, everything else exact
   if (o.path == kernel::Path::exact) o.k_type = o.v_type = Type::F32;

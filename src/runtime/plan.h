@@ -25,6 +25,8 @@ struct Prepared {
 
 // Error: what Model::load refuses; a plan that does not fit, with the numbers and what would.
 Result<Prepared> prepare(const EngineOptions& options);
+// The device to open: for the exact path "auto" is the CPU, which alone has it.
+std::string device_for(const std::string& device, bool exact);
 // Error: sizes that the kernels of a kind of device are not written for.
 Status check_kernel_limits(const model::Config&, DeviceKind);
 

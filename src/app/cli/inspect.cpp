@@ -15,7 +15,7 @@ namespace fewbit::cli {
 
 // Adds "kernel" or "refusal" to every matrix of the summary.
 static Status add_kernels(Json& summary, const gguf::File& file, const std::string& device_spec, bool exact, bool repack) {
-  FEWBIT_TRY(auto device, open_device(exact && device_spec == "auto" ? "cpu" : device_spec, {.threads = 1}));
+  FEWBIT_TRY(auto device, open_device(runtime::device_for(device_spec, exact), {.threads = 1}));
   FEWBIT_TRY(const kernel::Kernels* k, kernel::kernels_for(*device, exact ? kernel::Path::exact : kernel::Path::fast));
   summary["device"] = device->name();
   for (Json& row : summary["tensors"]) {

@@ -50,7 +50,7 @@ static Status verify_command(VerifyCommand& o) {
     };
   }
   check_device(o.device);
-  FEWBIT_TRY(auto device, open_device(o.exact && o.device == "auto" ? "cpu" : o.device, {.threads = o.threads}));
+  FEWBIT_TRY(auto device, open_device(runtime::device_for(o.device, o.exact), {.threads = o.threads}));
   FEWBIT_TRY(const kernel::Kernels* table, kernel::kernels_for(*device, o.exact ? kernel::Path::exact : kernel::Path::fast));
   if (o.quick) {
     const f64 start = now_s();
